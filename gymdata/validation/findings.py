@@ -1,0 +1,23 @@
+"""A finding: one thing wrong with one place of one file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong (`code`, `message`), where (`line`, 1-based, 0 for the whole file; `path`, a JSON path), and the remedy."""
+
+    code: str
+    path: str
+    message: str
+    hint: str = ""
+    line: int = 0
+
+    def at(self, line: int) -> Finding:
+        """The same finding, placed on a line."""
+        return replace(self, line=line)
