@@ -1,0 +1,138 @@
+"""Lines of a JSONL file as bytes: in chunks, by byte range, plain or compressed, in memory that no file can exceed.
+
+A line is numbered from 1 and ends at \\n; the line feed is not part of it. Ranges partition a file: a line belongs to the
+range in which it begins, so any set of adjoining ranges gives every line once.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+CHUNK_BYTES = 128 * 1024
+"""Read size. Larger chunks fall out of the second-level cache and decode up to two times slower."""
+
+MAX_LINE_BYTES = 256 * 1024 * 1024
+"""The longest line that is decoded; a longer one is reported (GD109) and skipped without being held in memory."""
+
+RANGE_BYTES = 16 * 1024 * 1024
+"""Bytes per unit of work. Fixed, so that results cannot depend on the number of jobs."""
+
+COMPRESSED_SUFFIXES = (".gz", ".zst")
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """The part of a file whose lines begin at byte `start` or later and before byte `stop`."""
+
+    path: Path
+    start: int
+    stop: int
+
+
+def ranges(path: Path, start: int = 0, stop: int | None = None) -> list[ByteRange]:
+    """Cut `path`, or its bytes from `start` to `stop`, into units of work; a compressed file is one unit."""
+    if path.suffix in COMPRESSED_SUFFIXES:
+        return [ByteRange(path, 0, 2**63)]
+    stop = os.path.getsize(path) if stop is None else stop
+    return [ByteRange(path, begin, min(begin + RANGE_BYTES, stop)) for begin in range(start, stop, RANGE_BYTES)]
+
+
+def chunks(part: ByteRange, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[list[bytes] | int]:
+    """Yield lists of whole lines; a line over `max_line_bytes` is yielded as its size in bytes instead.
+
+    Raises OSError, EOFError or zlib.error/ZstdError when a compressed file is damaged.
+    """
+    with open_stream(part.path) as stream:
+        if part.path.suffix in COMPRESSED_SUFFIXES:
+            yield from _split(iter(lambda: stream.read(CHUNK_BYTES), b""), max_line_bytes)
+        else:
+            yield from _split(_read_range(stream, part), max_line_bytes)
+
+
+def open_stream(path: Path) -> IO[bytes]:
+    """Open a file for reading bytes, decompressed by its name."""
+    if path.suffix == ".gz":
+        return gzip.open(path)
+    if path.suffix == ".zst":
+        import zstandard
+
+        return zstandard.open(path, "rb")
+    return open(path, "rb", buffering=0)
+
+
+def offset_of_line(path: Path, index: int) -> int:
+    """Byte offset of the non-blank line `index` (0-based) of an uncompressed file; the file's size if it has fewer."""
+    offset = seen = 0
+    with open(path, "rb") as stream:
+        for line in stream:
+            if line.strip():
+                if seen == index:
+                    return offset
+                seen += 1
+            offset += len(line)
+    return offset
+
+
+def _read_range(stream: IO[bytes], part: ByteRange) -> Iterator[bytes]:
+    """The bytes from the first line that begins in the range to the end of the last one that does."""
+    position = part.start
+    if position:
+        # A line begins in the range if the byte before it, the line feed, is at start - 1 or later.
+        stream.seek(position - 1)
+        while block := stream.read(CHUNK_BYTES):
+            cut = block.find(b"\n") + 1
+            if cut:
+                position = stream.tell() - len(block) + cut
+                break
+        else:
+            return
+    stream.seek(position)
+    while position < part.stop:
+        block = stream.read(min(CHUNK_BYTES, part.stop - position))
+        if not block:
+            return
+        position += len(block)
+        yield block
+        if position == part.stop and not block.endswith(b"\n"):
+            while block := stream.read(CHUNK_BYTES):
+                cut = block.find(b"\n") + 1
+                yield block[:cut] if cut else block
+                if cut:
+                    return
+
+
+def _split(blocks: Iterator[bytes], max_line_bytes: int) -> Iterator[list[bytes] | int]:
+    pending: list[bytes] = []
+    held = 0
+    for block in blocks:
+        end = block.rfind(b"\n")
+        if end < 0:
+            held += len(block)
+            if held <= max_line_bytes:
+                pending.append(block)
+            else:
+                pending.clear()
+            continue
+        if held:
+            first = block.find(b"\n")
+            held += first
+            if held > max_line_bytes:
+                yield held
+            else:
+                yield [b"".join(pending) + block[:first]]
+            pending.clear()
+            block, end = block[first + 1 :], end - first - 1
+        if end >= 0:
+            yield block[:end].split(b"\n")
+        held = len(block) - end - 1
+        if held:
+            pending.append(block[end + 1 :])
+    if held > max_line_bytes:
+        yield held
+    elif held:
+        yield [b"".join(pending)]
