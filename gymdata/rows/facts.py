@@ -34,42 +34,39 @@ class Facts(NamedTuple):
     user_keys: tuple[int, ...]
     """One per user message."""
     answer_key: int | None
-    turns: int
-    tools: int | None
-    temperature: float | None
     texts: list[str]
     tool_texts: tuple[bytes, ...]
     """The canonical JSON of each tool."""
     layout: tuple[tuple[str, str, tuple[str, ...]], ...]
     """Per item: type, role, types of its parts."""
     sampling: bytes
-    """The canonical JSON of the remaining create-params."""
+    """The canonical JSON of the create-params other than `input` and `tools`."""
     size: int
-    """Length in bytes of the row's canonical JSON."""
+    """Length in bytes of the canonical JSON of the whole row."""
 
 
-def describe(row: Mapping[str, Any], params: Mapping[str, Any], tool_texts: tuple[bytes, ...] | None = None) -> Facts:
-    """Facts of `row`, whose create-params are `params` as the schema read them (coerced, unknown item keys gone).
-
-    `tool_texts`, if given, is the canonical JSON of each tool of `params`.
-    """
+def describe(row: Mapping[str, Any], tool_texts: tuple[bytes, ...] | None = None) -> Facts:
+    """Facts of a row that the schema accepts; `tool_texts`, if known already, is the canonical JSON of each of its tools."""
+    params = row.get("responses_create_params")
+    extras = {key: value for key, value in row.items() if key not in _NOT_EXTRAS}
+    own = encode(extras)
+    if params is None:
+        return Facts(_h128(own), 0, 0, (), None, [], (), (), b"{}", len(own))
     prompt = params["input"]
+    body = encode(prompt)
+    size = len(_FRAME) + len(body)
     texts: list[str] = []
     layout: list[tuple[str, str, tuple[str, ...]]] = []
     conversation: list[str] = []
     user_keys: list[int] = []
-    turns = 0
-    body = encode(prompt)
     if instructions := params.get("instructions"):
         texts.append(instructions)
         conversation.append("system\0" + instructions)
-        body += encode(instructions)
     if type(prompt) is str:
-        turns = 1
         texts.append(prompt)
         layout.append(_USER_STRING)
         conversation.append("user\0" + prompt)
-        user_keys.append(_h64(prompt))
+        user_keys.append(_h64(prompt.encode()))
     else:
         for item in prompt:
             role = item.get("role", "")
@@ -82,37 +79,46 @@ def describe(row: Mapping[str, Any], params: Mapping[str, Any], tool_texts: tupl
                 text = _item_texts(item, texts, layout)
             conversation.append(f"{role}\0{text}")
             if role == "user":
-                turns += 1
-                user_keys.append(_h64(text))
-    tools = params.get("tools")
-    if tool_texts is None:
-        tool_texts = tuple([encode(tool) for tool in tools]) if tools else ()
+                user_keys.append(_h64(text.encode()))
+    request = body
+    if "tools" in params:
+        if tool_texts is None:
+            tool_texts = tuple([encode(tool) for tool in params["tools"]])
+        tools = b",".join(tool_texts)
+        request += tools
+        size += len(_TOOLS_FRAME) + len(tools)
     rest = {key: value for key, value in params.items() if key not in _PROMPT_KEYS}
-    sampling = encode(rest) if rest else b"{}"
-    extras = {key: value for key, value in row.items() if key not in _NOT_EXTRAS}
+    sampling = _EMPTY
+    if rest:
+        sampling = encode(rest)
+        request += sampling
+        size += len(sampling) - 1
+    if extras:
+        size += len(own) - 1
+    stamps = {key: value for key, value in row.items() if key in STAMPS or key in ROLLOUT_KEYS}
+    if stamps:
+        size += len(encode(stamps)) - 1
     answer = row.get("expected_answer")
-    own = encode(extras)
-    request = body + b"".join(tool_texts) + sampling
     return Facts(
         key=_h128(request + own),
         params_key=_h64(request),
-        prompt_key=_h64("\1".join(conversation)),
+        prompt_key=_h64("\1".join(conversation).encode()),
         user_keys=tuple(user_keys),
         answer_key=None if answer is None else _h64(encode(answer)),
-        turns=turns,
-        tools=None if tools is None else len(tools),
-        temperature=params.get("temperature"),
         texts=texts,
-        tool_texts=tool_texts,
+        tool_texts=tool_texts or (),
         layout=tuple(layout),
         sampling=sampling,
-        size=len(request) + len(own),
+        size=size,
     )
 
 
+_FRAME = b'{"responses_create_params":{"input":}}'
+_TOOLS_FRAME = b',"tools":[]'
+_EMPTY = b"{}"
 _USER_STRING = ("string", "user", ())
 _PLAIN = {role: ("message", role, ("string",)) for role in ("user", "assistant", "system", "developer")}
-_PROMPT_KEYS = frozenset({"input", "tools", "instructions"})
+_PROMPT_KEYS = frozenset({"input", "tools"})
 _NOT_EXTRAS = STAMPS | ROLLOUT_KEYS | {"responses_create_params"}
 _TEXT_KEYS = ("text", "refusal", "name", "arguments", "output")
 

@@ -8,8 +8,9 @@ test in tests/properties proves that it never accepts what the exact path report
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,35 +21,43 @@ decode = msgspec.json.decode
 _ROLES = frozenset({"user", "assistant", "system", "developer"})
 _STATUSES = frozenset({"completed", "in_progress", "incomplete"})
 _STRING_INPUT = frozenset({"instructions", "model", "user"})
-_MISSING = object()
+_UNSEEN: Any = object()
+
+
+class Accepted(NamedTuple):
+    """What accepting a row measured."""
+
+    words: int
+    turns: int
+    tool_texts: tuple[bytes, ...]
+    """The canonical JSON of each tool."""
+    separators: int
+    """Commas and colons between the tokens of the whole row."""
 
 
 class FastPath:
     """Judges rows by shape; remembers the tools it has met, because rows share them.
 
-    `plain_text` says that no text rule can fire on a string, `plain_value` the same of any other verifier field,
-    `plain_answers` that no answer rule can fire on a row, and `clean_tool` whether a tool definition has no finding.
+    `plain_text` says that no text rule can fire on a string, `plain_answers` that no answer rule can fire on a row, and
+    `clean_tool` whether a tool definition has no finding.
     """
 
     def __init__(
         self,
         plain_text: Callable[[str], bool],
-        plain_value: Callable[[object], bool],
         plain_answers: Callable[[Mapping[str, Any]], bool],
         clean_tool: Callable[[dict[str, Any]], bool],
     ) -> None:
         self._plain_text = plain_text
-        self._plain_value = plain_value
         self._plain_answers = plain_answers
         self._clean_tool = clean_tool
-        self._tools: dict[bytes, tuple[str, int] | None] = {}
-        self._stamps: dict[tuple[str, ...], bool] = {}
+        self._tools: dict[bytes, tuple[str, int, int] | None] = {}
 
-    def accept(self, row: Any) -> tuple[int, tuple[bytes, ...]] | None:
-        """For a clean row its number of words, as NeMo Gym counts them, and the canonical JSON of its tools; else None.
+    def accept(self, row: Any) -> Accepted | None:
+        """Measure a clean row; None if it is not, or not certainly, clean.
 
-        The words of `json.dumps(params).split()` are counted without a dump: every container of n entries adds its
-        separators (`", "` and `": "`), and every maximal run of spaces inside a string adds one.
+        The words of `json.dumps(params).split()` are counted without a dump: one, one more for each separator (`", "` and
+        `": "`) between tokens, and one more for each maximal run of spaces inside a string.
         """
         if type(row) is not dict:
             return None
@@ -56,7 +65,8 @@ class FastPath:
         if type(params) is not dict:
             return None
         prompt = params.get("input")
-        words = 2 * len(params)
+        separators = 2 * len(params) - 1
+        runs = turns = 0
         plain_text = self._plain_text
         names: frozenset[str] | set[str] = frozenset()
         tool_texts: tuple[bytes, ...] = ()
@@ -68,96 +78,121 @@ class FastPath:
                 tools = self._accept_tools(value)
                 if tools is None:
                     return None
-                added, names, tool_texts = tools
-                words += added
+                names, tool_texts, more, run = tools
+                separators += more
+                runs += run
             elif not self._plain_parameter(key, value):
                 return None
             elif type(value) is str:
-                words += _runs(value)
+                runs += _runs(value)
         if "tool_choice" in params and not tool_texts and params["tool_choice"] != "auto":
             return None
 
         if type(prompt) is str:
             if not prompt.strip() or not plain_text(prompt):
                 return None
-            words += _runs(prompt)
+            runs = runs + _runs(prompt)
+            turns = 1
         elif type(prompt) is list and prompt:
-            words += len(prompt) - 1
+            separators += len(prompt) - 1
             calls: dict[str, bool] = {}
             for item in prompt:
                 if type(item) is not dict:
                     return None
                 content = item.get("content")
+                role = item.get("role")
+                if role == "user":
+                    turns += 1
                 if type(content) is str:
                     size = len(item)
                     if (
-                        item.get("role") not in _ROLES
+                        role not in _ROLES
                         or not content
                         or not (size == 2 or (size == 3 and item.get("type") == "message"))
                         or not plain_text(content)
                     ):
                         return None
-                    words += 2 * size - 1 + content.count(" ")
-                    if "  " in content:
-                        words += _runs(content) - content.count(" ")
+                    separators += 2 * size - 1
+                    runs += _runs(content)
                     continue
                 added = self._accept_item(item, content, calls, names)
                 if added is None:
                     return None
-                words += added
+                separators += added[0]
+                runs += added[1]
         else:
             return None
 
+        all_separators = separators + 2 * len(row) - 1
         for key, value in row.items():
-            kind = type(value)
-            if kind is str:
-                if not plain_text(value):
+            if key not in _KNOWN:
+                nested = self._nested(value)
+                if nested is None:
                     return None
-            elif kind is int:
-                if not -(2**63) <= value < 2**64:
+                all_separators += nested
+            elif key != "responses_create_params":
+                if key != "agent_ref" or not _usable_agent_ref(value):
                     return None
-            elif kind is dict or kind is list:
-                if key == "agent_ref":
-                    if not _usable_agent_ref(value):
-                        return None
-                elif key != "responses_create_params" and not self._plain_value(value):
-                    return None
-            if key in _NEEDS_EXACT:
-                return None
-        return (words, tool_texts) if self._plain_answers(row) else None
+                all_separators += 2 * len(value) - 1
+        if not self._plain_answers(row):
+            return None
+        return Accepted(1 + separators + runs, turns, tool_texts, all_separators)
 
-    def _accept_tools(self, tools: Any) -> tuple[int, set[str], tuple[bytes, ...]] | None:
+    def _nested(self, value: Any, depth: int = 0) -> int | None:
+        """Number of separators in a verifier field; None if one of its strings or numbers needs the exact path."""
+        kind = type(value)
+        if kind is str:
+            return 0 if self._plain_text(value) else None
+        if kind is int:
+            return 0 if -(2**63) <= value < 2**63 else None
+        if kind is list or kind is dict:
+            if depth > 50:
+                return None
+            separators = (2 if kind is dict else 1) * len(value) - 1 if value else 0
+            for member in value.values() if kind is dict else value:
+                nested = self._nested(member, depth + 1)
+                if nested is None:
+                    return None
+                separators += nested
+            return separators
+        return 0
+
+    def _accept_tools(self, tools: Any) -> tuple[set[str], tuple[bytes, ...], int, int] | None:
+        """Names, canonical JSON, separators and runs of spaces of a list of function tools."""
         if type(tools) is not list:
             return None
-        words = len(tools) - 1 if tools else 0
+        separators = len(tools) - 1 if tools else 0
+        runs = 0
         names: set[str] = set()
         texts: list[bytes] = []
         for tool in tools:
             if type(tool) is not dict:
                 return None
             text = encode(tool)
-            known = self._tools.get(text, _MISSING)
-            if known is _MISSING:
+            known = self._tools.get(text, _UNSEEN)
+            if known is _UNSEEN:
                 known = None
                 if tool.get("type") == "function" and self._clean_tool(tool):
-                    known = (tool["name"], len(json.dumps(tool).split()) - 1)
+                    between = _separators_of(tool)
+                    known = (tool["name"], between, len(json.dumps(tool).split()) - 1 - between)
                 if len(self._tools) > 50_000:
                     self._tools.clear()
                 self._tools[text] = known
             if known is None or known[0] in names:
                 return None
             names.add(known[0])
-            words += known[1]
+            separators += known[1]
+            runs += known[2]
             texts.append(text)
-        return words, names, tuple(texts)
+        return names, tuple(texts), separators, runs
 
     def _accept_item(
         self, item: dict[str, Any], content: Any, calls: dict[str, bool], names: frozenset[str] | set[str]
-    ) -> int | None:
-        """Words that a message with parts, a function call or its output adds. `calls` maps a call id to "answered"."""
+    ) -> tuple[int, int] | None:
+        """Separators and runs of a message with parts, a function call or its output. `calls`: call id -> answered."""
         kind = item.get("type")
         plain_text = self._plain_text
-        words = 2 * len(item) - 1
+        separators = 2 * len(item) - 1
         if type(content) is list:
             role = item.get("role")
             if role == "assistant":
@@ -170,7 +205,8 @@ class FastPath:
                 part_type, part_keys = "input_text", 2
             if not content or item.get("status", "completed") not in _STATUSES:
                 return None
-            words += len(content) - 1 + _runs(item.get("id", ""))
+            separators += len(content) - 1
+            runs = _runs(item.get("id", ""))
             for part in content:
                 if type(part) is not dict or len(part) != part_keys or part.get("type") != part_type:
                     return None
@@ -179,8 +215,9 @@ class FastPath:
                     return None
                 if part_keys == 3 and part.get("annotations") != []:
                     return None
-                words += 2 * part_keys - 1 + _runs(text)
-            return words
+                separators += 2 * part_keys - 1
+                runs += _runs(text)
+            return separators, runs
         call_id = item.get("call_id")
         if type(call_id) is not str or not call_id or "content" in item:
             return None
@@ -194,7 +231,7 @@ class FastPath:
             except (msgspec.DecodeError, UnicodeError, RecursionError):
                 return None
             calls[call_id] = False
-            words += _runs(arguments) + _runs(name)
+            runs = _runs(arguments) + _runs(name)
         elif kind == "function_call_output":
             output = item.get("output")
             if not _only(item, _FUNCTION_CALL_OUTPUT) or calls.get(call_id) is not False:
@@ -202,12 +239,12 @@ class FastPath:
             if type(output) is not str or not plain_text(output):
                 return None
             calls[call_id] = True
-            words += _runs(output)
+            runs = _runs(output)
         else:
             return None
         if item.get("status", "completed") not in _STATUSES or type(item.get("id", "")) is not str:
             return None
-        return words + _runs(call_id) + _runs(item.get("id", ""))
+        return separators, runs + _runs(call_id) + _runs(item.get("id", ""))
 
     def _plain_parameter(self, key: str, value: Any) -> bool:
         kind = type(value)
@@ -226,20 +263,19 @@ class FastPath:
         return False
 
 
-_NEEDS_EXACT = frozenset({"task_id", "task_input", "response", "reward"})
+_KNOWN = frozenset({"responses_create_params", "agent_ref", "task_id", "task_input", "response", "reward"})
 _OUTPUT_MESSAGE = frozenset({"type", "id", "role", "status", "content"})
 _FUNCTION_CALL = frozenset({"type", "call_id", "name", "arguments", "id", "status"})
 _FUNCTION_CALL_OUTPUT = frozenset({"type", "call_id", "output", "id", "status"})
 
 
-def has_repeated_key(line: bytes, row: dict[str, Any]) -> bool:
-    """Whether an object in `line`, which decoded to `row`, spells a key twice. Never says no wrongly for compact rows."""
-    size = len(encode(row))
-    if size == len(line):
-        return False
-    spaced = line.count(b", ") + line.count(b": ")
-    canonical = encode(row)
-    if len(line) - size == spaced - canonical.count(b", ") - canonical.count(b": "):
+def has_repeated_key(line: bytes, size: int, separators: int) -> bool:
+    """Whether an object in `line` spells a key twice; `size` is the length of the line's canonical JSON.
+
+    Without a repeated key a compact line is as long as its canonical form, and one with a space behind every comma and
+    colon is longer by their number. Any other spelling is decoded once more.
+    """
+    if len(line) == size or len(line) == size + separators:
         return False
 
     class Repeated(Exception):
@@ -258,6 +294,14 @@ def has_repeated_key(line: bytes, row: dict[str, Any]) -> bool:
     return False
 
 
+def _separators_of(value: Any) -> int:
+    if not value or not isinstance(value, dict | list):
+        return 0
+    if isinstance(value, dict):
+        return 2 * len(value) - 1 + sum(map(_separators_of, value.values()))
+    return len(value) - 1 + sum(map(_separators_of, value))
+
+
 def _usable_agent_ref(value: Any) -> bool:
     return type(value) is dict and type(value.get("name")) is str and bool(value["name"])
 
@@ -269,6 +313,9 @@ def _only(item: dict[str, Any], keys: frozenset[str]) -> bool:
 def _runs(text: str) -> int:
     """Number of maximal runs of spaces."""
     spaces = text.count(" ")
-    if "  " not in text:
-        return spaces
-    return sum(1 for before, character in zip("x" + text, text) if character == " " and before != " ")
+    if "  " in text:
+        spaces -= sum([len(run) - 1 for run in _LONG_RUNS(text)])
+    return spaces
+
+
+_LONG_RUNS = re.compile("  +").findall

@@ -19,7 +19,7 @@ CHUNK_BYTES = 128 * 1024
 MAX_LINE_BYTES = 256 * 1024 * 1024
 """The longest line that is decoded; a longer one is reported (GD109) and skipped without being held in memory."""
 
-RANGE_BYTES = 16 * 1024 * 1024
+RANGE_BYTES = 4 * 1024 * 1024
 """Bytes per unit of work. Fixed, so that results cannot depend on the number of jobs."""
 
 COMPRESSED_SUFFIXES = (".gz", ".zst")
@@ -42,8 +42,8 @@ def ranges(path: Path, start: int = 0, stop: int | None = None) -> list[ByteRang
     return [ByteRange(path, begin, min(begin + RANGE_BYTES, stop)) for begin in range(start, stop, RANGE_BYTES)]
 
 
-def chunks(part: ByteRange, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[list[bytes] | int]:
-    """Yield lists of whole lines; a line over `max_line_bytes` is yielded as its size in bytes instead.
+def chunks(part: ByteRange, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes | int]:
+    """Yield whole lines, separated by line feeds, with none at the end; a line over `max_line_bytes` is yielded as its size in bytes instead.
 
     Raises OSError, EOFError or zlib.error/ZstdError when a compressed file is damaged.
     """
@@ -106,7 +106,7 @@ def _read_range(stream: IO[bytes], part: ByteRange) -> Iterator[bytes]:
                     return
 
 
-def _split(blocks: Iterator[bytes], max_line_bytes: int) -> Iterator[list[bytes] | int]:
+def _split(blocks: Iterator[bytes], max_line_bytes: int) -> Iterator[bytes | int]:
     pending: list[bytes] = []
     held = 0
     for block in blocks:
@@ -124,15 +124,15 @@ def _split(blocks: Iterator[bytes], max_line_bytes: int) -> Iterator[list[bytes]
             if held > max_line_bytes:
                 yield held
             else:
-                yield [b"".join(pending) + block[:first]]
+                yield b"".join(pending) + block[:first]
             pending.clear()
             block, end = block[first + 1 :], end - first - 1
         if end >= 0:
-            yield block[:end].split(b"\n")
+            yield block[:end]
         held = len(block) - end - 1
         if held:
             pending.append(block[end + 1 :])
     if held > max_line_bytes:
         yield held
     elif held:
-        yield [b"".join(pending)]
+        yield b"".join(pending)

@@ -1,0 +1,67 @@
+"""An ordered map over this process or a pool of local processes.
+
+Threads would not help: no JSON parser releases the interpreter lock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+from gymdata.errors import ExternalError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_PR_SET_PDEATHSIG = 1
+
+
+def default_jobs() -> int:
+    """The number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> Iterator[Result]:
+    """Yield `function(item)` for each item in order; with `jobs` > 1 in processes, at most 2 x `jobs` items ahead.
+
+    `function`, items and results must be picklable. Raises what `function` raises, and ExternalError if a process died.
+    """
+    queue = iter(items)
+    first = next(queue, None)
+    if first is None:
+        return
+    second = next(queue, None) if jobs > 1 else None
+    if second is None:
+        yield function(first)
+        yield from map(function, queue)
+        return
+    method = "forkserver" if sys.platform == "linux" else "spawn"
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context(method), initializer=_start_worker)
+    try:
+        pending: deque[Future[Result]] = deque(pool.submit(function, item) for item in (first, second))
+        while pending:
+            while len(pending) < 2 * jobs and (item := next(queue, None)) is not None:
+                pending.append(pool.submit(function, item))
+            yield pending.popleft().result()
+    except BrokenProcessPool as error:
+        raise ExternalError(
+            "a worker process died, most likely because the machine ran out of memory",
+            "run again with fewer --jobs; nothing was written",
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """Ctrl-C is the parent's to handle; and a worker must not outlive a parent that was killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
