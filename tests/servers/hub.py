@@ -7,6 +7,7 @@ n-th request that matches fail, before or after it took effect. It is driven by 
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -16,7 +17,6 @@ import socket
 import struct
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -143,6 +143,8 @@ class Hub:
         self.collections: dict[str, list[str]] = {}
         self.faults: list[Fault] = []
         self.requests: list[Request] = []
+        self.slept: list[float] = []
+        """What clients in this process waited for, where the fixture does not let them."""
         self.before: list[Callable[[str], None]] = []
         """Called with every request's line before it is served: the place for somebody else to act in between."""
         self.lock = threading.RLock()
@@ -173,7 +175,9 @@ class Hub:
         self.users[token] = User(name, organizations, can_write)
         return token
 
-    def add_repo(self, repo_id: str, files: dict[str, bytes | Path] | None = None, private: bool = False, gated: bool = False) -> Repo:
+    def add_repo(
+        self, repo_id: str, files: dict[str, bytes | Path] | None = None, private: bool = False, gated: bool = False
+    ) -> Repo:
         repo = self.repos[repo_id] = Repo(repo_id, private, gated)
         first = self._commit(repo, None, {}, "initial commit", "", "system")
         repo.refs["main"] = first.oid
@@ -371,7 +375,8 @@ class Hub:
         if card:
             text = (self.blobs / card.sha256).read_text("utf-8", errors="replace")
             if match := re.match(r"---\n(.*?)\n---\n", text, re.DOTALL):
-                document["cardData"] = yaml.safe_load(match[1])
+                with contextlib.suppress(yaml.YAMLError):
+                    document["cardData"] = yaml.safe_load(match[1])
         return document
 
     def entry(self, path: str, blob: Blob) -> dict[str, Any]:
@@ -389,7 +394,9 @@ class Hub:
             parts = path[len(prefix) :].split("/")
             for depth in range(1, len(parts) if recursive else min(2, len(parts))):
                 name = prefix + "/".join(parts[:depth])
-                entries.setdefault(name, {"type": "directory", "path": name, "size": 0, "oid": hashlib.sha1(name.encode()).hexdigest()})
+                entries.setdefault(
+                    name, {"type": "directory", "path": name, "size": 0, "oid": hashlib.sha1(name.encode()).hexdigest()}
+                )
             if recursive or len(parts) == 1:
                 entries[path] = self.entry(path, blob)
         if folder and not entries:
@@ -412,7 +419,12 @@ class Hub:
                     "type": "comment",
                     "createdAt": EPOCH,
                     "author": author,
-                    "data": {"edited": False, "hidden": False, "latest": {"raw": text, "html": text, "updatedAt": EPOCH}, "history": []},
+                    "data": {
+                        "edited": False,
+                        "hidden": False,
+                        "latest": {"raw": text, "html": text, "updatedAt": EPOCH},
+                        "history": [],
+                    },
                 }
                 for index, text in enumerate(one.comments)
             ],
@@ -486,7 +498,7 @@ class _Handler(BaseHTTPRequestHandler):
     def strike(self, fault: Fault) -> bool:
         """Break this request; True if it is over."""
         if fault.how == "slow":
-            time.sleep(fault.seconds)
+            threading.Event().wait(fault.seconds)
             return False
         if fault.how == "truncate":
             return False
@@ -566,7 +578,12 @@ class _Handler(BaseHTTPRequestHandler):
             headers = {**headers, "Content-Range": f"bytes {start}-{stop - 1}/{size}"}
         self.drain()
         self.send_response(status)
-        for name, value in {**headers, "ETag": f'"{etag}"', "Accept-Ranges": "bytes", "Content-Length": str(stop - start)}.items():
+        for name, value in {
+            **headers,
+            "ETag": f'"{etag}"',
+            "Accept-Ranges": "bytes",
+            "Content-Length": str(stop - start),
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command == "HEAD":
@@ -580,7 +597,7 @@ class _Handler(BaseHTTPRequestHandler):
                 start += len(block)
         if limit < stop:
             self.wfile.flush()
-            time.sleep(0.05)
+            threading.Event().wait(0.05)
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
 
@@ -656,7 +673,9 @@ class _Handler(BaseHTTPRequestHandler):
         document: dict[str, Any] = {"tags": [], "converts": []}
         document["branches"] = [{"name": name, "ref": f"refs/heads/{name}", "targetCommit": repo.refs[name]} for name in branches]
         pulls = [name for name in repo.refs if name.startswith("refs/pr/")]
-        document["pullRequests"] = [{"name": name.removeprefix("refs/"), "ref": name, "targetCommit": repo.refs[name]} for name in pulls]
+        document["pullRequests"] = [
+            {"name": name.removeprefix("refs/"), "ref": name, "targetCommit": repo.refs[name]} for name in pulls
+        ]
         self.reply(document)
 
     def commits(self, repo_id: str, revision: str) -> None:
@@ -684,7 +703,9 @@ class _Handler(BaseHTTPRequestHandler):
         user = self.signed_in()
         repo = self.hub.repo(repo_id, user)
         tree = self.hub.revision(repo, revision).tree
-        if not user.can_write or ("create_pr" not in self.query and not self.hub.can_write(repo, user) and "/pr/" not in revision):
+        if not user.can_write or (
+            "create_pr" not in self.query and not self.hub.can_write(repo, user) and "/pr/" not in revision
+        ):
             raise Refused(403, "Forbidden: pass `create_pr=1` as a query parameter to create a Pull Request")
         files = []
         for one in wish["files"]:
@@ -747,7 +768,9 @@ class _Handler(BaseHTTPRequestHandler):
         if blob.lfs:
             headers |= {"X-Linked-Size": str(blob.size), "X-Linked-ETag": f'"{blob.sha256}"'}
             if self.hub.cdn:
-                self.send(b"", 302, {**headers, "Location": f"http://localhost:{self.hub.port}/cdn/{blob.sha256}", "ETag": '"302"'})
+                self.send(
+                    b"", 302, {**headers, "Location": f"http://localhost:{self.hub.port}/cdn/{blob.sha256}", "ETag": '"302"'}
+                )
                 return
         self.send_file(self.hub.blobs / blob.sha256, blob.etag, headers)
 

@@ -1,0 +1,225 @@
+"""What fetching from the Hub promises: exact bytes, exact values, patience within bounds, and nothing outside the folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gymdata.errors import DataError, ExternalError, UsageError
+from gymdata.sources.hub import Credentials
+from gymdata.sources.huggingface import fetch, inside, matching, split_patterns
+from tests.servers.fixtures import OTHER, OWNER
+from tests.servers.hub import Hub
+
+TRICKY = (
+    b'{"responses_create_params": {"input": "a", "temperature": 1e-12}, "expected_answer": "007", "day": "2024-01-02"}\n'
+    b'{"responses_create_params": {"input": [{"role": "user", "content": "b"}]}, "expected_answer": 7, "extra": null}\r\n'
+    b'{"responses_create_params":{"input":"\\u00e9 \\/"},"expected_answer":[1.0,12345678901234567890]}'
+)
+CARD = b"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/train-*.jsonl\n  - split: validation\n    path: data/val.jsonl\n---\n"
+
+
+def test_an_artifact_arrives_byte_for_byte(hub: Hub, tmp_path: Path) -> None:
+    repo = hub.add_repo("acme/math", {"data/train.jsonl": TRICKY})
+    (fetched,) = fetch("acme/math", tmp_path / "out", artifact="data/train.jsonl")
+    assert fetched.path == tmp_path / "out" / "train.jsonl"
+    assert fetched.path.read_bytes() == TRICKY
+    assert (fetched.commit, fetched.files, fetched.bytes) == (repo.refs["main"], ("data/train.jsonl",), len(TRICKY))
+
+
+def test_a_jsonl_split_keeps_its_bytes(hub: Hub, tmp_path: Path) -> None:
+    hub.add_repo(
+        "acme/math",
+        {"README.md": CARD, "data/train-0.jsonl": TRICKY, "data/train-1.jsonl": b'{"x": 1}\n', "data/val.jsonl": b"{}\n"},
+    )
+    train, validation = fetch("acme/math", tmp_path / "out")
+    assert train.path.read_bytes() == TRICKY + b"\n" + b'{"x": 1}\n'
+    assert (train.split, validation.split) == ("train", "validation")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["train.jsonl", "validation.jsonl"]
+
+
+def test_one_split_can_be_named_like_a_file(hub: Hub, tmp_path: Path) -> None:
+    hub.add_repo("acme/math", {"README.md": CARD, "data/train-0.jsonl": b"{}\n", "data/val.jsonl": TRICKY})
+    (fetched,) = fetch("acme/math", tmp_path, split="validation", output=tmp_path / "mine.jsonl")
+    assert fetched.path.read_bytes() == TRICKY
+
+
+def test_a_json_array_becomes_lines_with_its_numbers_as_written(hub: Hub, tmp_path: Path) -> None:
+    document = b'[ {"a": 1e-12,\n   "b": "x \\n  y"},\n {"a": 1.0, "b": null} ]'
+    hub.add_repo("acme/math", {"train.json": document})
+    (fetched,) = fetch("acme/math", tmp_path)
+    assert fetched.path.read_bytes() == b'{"a":1e-12,"b":"x \\n  y"}\n{"a":1.0,"b":null}\n'
+
+
+def test_without_a_card_names_tell_the_splits(hub: Hub, tmp_path: Path) -> None:
+    files = {"train.jsonl": b"{}\n", "validation.jsonl": b"{}\n", "train_metrics.json": b"{}", "manifest.json": b"{}"}
+    hub.add_repo("acme/math", dict(files))
+    assert [one.split for one in fetch("acme/math", tmp_path)] == ["train", "validation"]
+
+
+def test_a_revision_is_pinned_and_resolved(hub: Hub, tmp_path: Path) -> None:
+    repo = hub.add_repo("acme/math", {"train.jsonl": b'{"v": 1}\n'})
+    first = repo.refs["main"]
+    hub.commit("acme/math", {"train.jsonl": b'{"v": 2}\n'})
+    (old,) = fetch("acme/math", tmp_path / "old", artifact="train.jsonl", revision=first)
+    (new,) = fetch("acme/math", tmp_path / "new", artifact="train.jsonl")
+    assert (old.commit, old.path.read_bytes()) == (first, b'{"v": 1}\n')
+    assert (new.commit, new.path.read_bytes()) == (repo.refs["main"], b'{"v": 2}\n')
+
+
+def test_a_public_dataset_is_read_without_sending_the_token(hub: Hub, tmp_path: Path) -> None:
+    hub.add_repo("acme/math", {"train.jsonl": b"{}\n"})
+    fetch("acme/math", tmp_path, artifact="train.jsonl", credentials=Credentials(OWNER))
+    assert not any(request.authorized for request in hub.requests)
+
+
+@pytest.mark.parametrize("kind", ["private", "gated"])
+def test_a_closed_dataset_needs_credentials(hub: Hub, tmp_path: Path, kind: str) -> None:
+    hub.cdn = True
+    hub.add_repo("acme/math", {"train.jsonl": b"{}\n", "big.parquet": b"PAR1"}, private=kind == "private", gated=kind == "gated")
+    for credentials in (None, Credentials(OTHER)):
+        with pytest.raises(ExternalError, match="HF_TOKEN"):
+            fetch("acme/math", tmp_path, artifact="big.parquet", credentials=credentials)
+    fetch("acme/math", tmp_path, artifact="big.parquet", credentials=Credentials(OWNER))
+    assert not any(request.authorized for request in hub.requests if "/cdn/" in request.line), "the token is for the Hub alone"
+
+
+def test_file_and_split_together_make_no_sense(hub: Hub, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        fetch("acme/math", tmp_path, artifact="train.jsonl", split="train")
+    assert not hub.requests
+
+
+@pytest.mark.parametrize(
+    ("ask", "files", "says"),
+    [
+        ({"repo_id": "acme/nothing"}, {}, "no such dataset"),
+        ({"revision": "v9"}, {"train.jsonl": b"{}\n"}, "no such revision"),
+        ({"artifact": "Train.jsonl"}, {"train.jsonl": b"{}\n"}, "case-sensitive"),
+        ({"split": "test"}, {"train.jsonl": b"{}\n"}, "no split 'test'"),
+        ({}, {"math.py": b"import os"}, "runs no remote code"),
+        ({"artifact": "x.pkl"}, {"x.pkl": b"."}, "runs code when it is loaded"),
+        ({}, {"train.csv": b"a,b\n"}, "no JSONL, JSON or Parquet"),
+        ({}, {"train.jsonl": b"<!DOCTYPE html><html>404</html>"}, "HTML page"),
+        ({}, {"train.jsonl": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"}, "LFS pointer"),
+        ({}, {"README.md": CARD, "data/val.jsonl": b"{}\n"}, "no file matches data/train"),
+        ({}, {"README.md": b"---\nconfigs: [\n---\n", "train.jsonl": b"{}\n"}, "YAML cannot be read"),
+    ],
+)
+def test_what_cannot_be_fetched_is_explained_and_leaves_nothing(
+    hub: Hub, tmp_path: Path, ask: dict, files: dict, says: str
+) -> None:
+    hub.add_repo("acme/math", files)
+    with pytest.raises((DataError, ExternalError, UsageError)) as error:
+        fetch(**{"repo_id": "acme/math", "folder": tmp_path / "out", **ask})
+    assert says in str(error.value)
+    assert not list((tmp_path / "out").glob("*") if (tmp_path / "out").exists() else [])
+
+
+@pytest.mark.parametrize("how", [500, 503, 429, "cut"])
+def test_a_passing_failure_of_any_request_is_waited_out(hub: Hub, tmp_path: Path, how) -> None:
+    hub.add_repo("acme/math", {"README.md": CARD, "data/train-0.jsonl": TRICKY, "data/val.jsonl": b"{}\n"})
+    fetch("acme/math", tmp_path / "first")
+    for nth in range(1, len(hub.requests) + 1):
+        hub.faults.clear()
+        hub.fail(how, nth=nth)
+        forget_cache(tmp_path)
+        (train, _) = fetch("acme/math", tmp_path / f"out{nth}")
+        assert train.path.read_bytes() == TRICKY
+
+
+def test_a_broken_download_goes_on_where_it_stopped(hub: Hub, tmp_path: Path) -> None:
+    content = b"".join(b'{"row": %24d}\n' % number for number in range(800_000))
+    hub.add_repo("acme/math", {"train.jsonl": content})
+    hub.fail("truncate", "GET .*/resolve/", times=2)
+    (fetched,) = fetch("acme/math", tmp_path, artifact="train.jsonl")
+    assert fetched.path.read_bytes() == content
+    ranges = [
+        request.headers["range"] for request in hub.requests if request.line.startswith("GET") and "range" in request.headers
+    ]
+    assert ranges and ranges[0] != "bytes=0-"
+
+
+def test_the_server_is_waited_for_as_long_as_it_asks(hub: Hub, tmp_path: Path) -> None:
+    hub.add_repo("acme/math", {"train.jsonl": b"{}\n"})
+    hub.fail(429, headers={"Retry-After": "7"})
+    fetch("acme/math", tmp_path, artifact="train.jsonl")
+    assert 7.0 in hub.slept
+
+
+def test_a_server_that_asks_for_an_hour_is_not_waited_for(hub: Hub, tmp_path: Path) -> None:
+    hub.add_repo("acme/math", {"train.jsonl": b"{}\n"})
+    hub.fail(429, headers={"Retry-After": "3600"})
+    with pytest.raises(ExternalError, match="3600 s"):
+        fetch("acme/math", tmp_path, artifact="train.jsonl")
+    assert sum(hub.slept) < 60
+
+
+def test_patience_ends(hub: Hub, tmp_path: Path) -> None:
+    hub.add_repo("acme/math", {"train.jsonl": b"{}\n"})
+    hub.fail(503, times=1000)
+    with pytest.raises(ExternalError, match="503"):
+        fetch("acme/math", tmp_path, artifact="train.jsonl")
+    assert len(hub.requests) == 5
+
+
+def test_damage_on_the_way_is_noticed(hub: Hub, tmp_path: Path) -> None:
+    hub.add_repo("acme/math", {"train.jsonl": b'{"answer": "right"}\n'})
+    blob = hub.repos["acme/math"].head.tree["train.jsonl"]
+    (hub.blobs / blob.sha256).write_bytes(b'{"answer": "wrong"}\n')
+    with pytest.raises(ExternalError, match="damaged"):
+        fetch("acme/math", tmp_path / "out", artifact="train.jsonl")
+    assert not (tmp_path / "out" / "train.jsonl").exists()
+
+
+def test_a_proxy_page_is_not_taken_for_the_hub(hub: Hub, tmp_path: Path) -> None:
+    hub.add_repo("acme/math", {"train.jsonl": b"{}\n"})
+    hub.fail("html", times=1000)
+    with pytest.raises(ExternalError, match="not the Hub"):
+        fetch("acme/math", tmp_path, artifact="train.jsonl")
+
+
+@given(
+    st.text(max_size=30) | st.lists(st.sampled_from(["..", ".", "a", "", "/", "C:", "\\", "b.jsonl"]), max_size=5).map("/".join)
+)
+def test_a_path_never_leaves_the_folder(path: str) -> None:
+    folder = Path("/srv/target")
+    try:
+        relative = inside(path)
+    except UsageError:
+        return
+    assert (folder / relative).resolve().is_relative_to(folder)
+    assert (folder / relative).resolve() != folder
+
+
+def test_globs_mean_what_the_hub_means() -> None:
+    paths = ["data/train-0.jsonl", "data/deep/train-1.jsonl", "data/.hidden.jsonl", "train.jsonl", "data/__x__/train.jsonl"]
+    assert matching("data/train-*.jsonl", paths) == ["data/train-0.jsonl"]
+    assert matching("data/**", paths) == ["data/deep/train-1.jsonl", "data/train-0.jsonl"]
+    assert matching("**/train*", paths) == ["data/deep/train-1.jsonl", "data/train-0.jsonl", "train.jsonl"]
+    assert matching("train.jsonl", paths) == ["train.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("configs", "patterns"),
+    [
+        ([{"config_name": "default", "data_files": "train.jsonl"}], {"train": ["train.jsonl"]}),
+        ([{"config_name": "default", "data_files": ["a.jsonl", "b.jsonl"]}], {"train": ["a.jsonl", "b.jsonl"]}),
+        (
+            [{"config_name": "x", "data_dir": "d", "data_files": [{"split": "test", "path": ["*.jsonl"]}]}],
+            {"test": ["d/*.jsonl"]},
+        ),
+        ([{"config_name": "x", "data_files": "x"}, {"config_name": "y", "default": True, "data_files": "y"}], {"train": ["y"]}),
+    ],
+)
+def test_the_card_names_the_files_in_several_ways(configs: list, patterns: dict) -> None:
+    assert split_patterns({"configs": configs}) == patterns
+
+
+def forget_cache(tmp_path: Path) -> None:
+    import shutil
+
+    shutil.rmtree(tmp_path / "hf-home", ignore_errors=True)
