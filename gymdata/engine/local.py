@@ -5,23 +5,22 @@ Threads would not help: no JSON parser releases the interpreter lock.
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import connection
 from typing import TypeVar
 
 from gymdata.errors import ExternalError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-_PR_SET_PDEATHSIG = 1
 
 
 def default_jobs() -> int:
@@ -63,5 +62,11 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], jobs:
 def _start_worker() -> None:
     """Ctrl-C is the parent's to handle; and a worker must not outlive a parent that was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)

@@ -43,12 +43,11 @@ class Stamper:
         """The stamped bytes of `line`, which decoded to `row`; no line feed at the end, no byte-order mark at the start."""
         line = line.strip(_WHITESPACE).removeprefix(_BOM).lstrip(_WHITESPACE)
         if self._keys.isdisjoint(row):
-            body = line[:-1].rstrip(_WHITESPACE)
-            return body + (b", " if row else b"") + self._tail + b"}"
+            return _append(line, self._tail)
         for key, value in self._values.items():
             if key not in row:
                 if value is not None:
-                    line = line[:-1].rstrip(_WHITESPACE) + b', "%s": %s}' % (key.encode(), value)
+                    line = _append(line, b'"%s": %s' % (key.encode(), value))
             elif value is None or row[key] != self._decoded[key]:
                 line = self._replace_last(line, key, value) or _replace(line, key, value)
         return line
@@ -67,6 +66,11 @@ class Stamper:
             self._tails[tail] = b'"%s": %s}' % (key.encode(), value) if alone else None
         new_tail = self._tails.get(tail)
         return None if new_tail is None else line[:begin] + new_tail
+
+
+def _append(line: bytes, member: bytes) -> bytes:
+    body = line[:-1].rstrip(_WHITESPACE)
+    return body + (b"" if body == b"{" else b", ") + member + b"}"
 
 
 def _replace(line: bytes, key: str, value: bytes | None) -> bytes:

@@ -1,0 +1,1 @@
+"""The `gymdata` command: arguments in, one call, text out."""
