@@ -47,9 +47,9 @@ class Stamper:
         for key, value in self._values.items():
             if key not in row:
                 if value is not None:
-                    line = _append(line, b'"%s": %s' % (key.encode(), value))
+                    line = append_member(line, key, value)
             elif value is None or row[key] != self._decoded[key]:
-                line = self._replace_last(line, key, value) or _replace(line, key, value)
+                line = self._replace_last(line, key, value) or replace_member(line, key, value)
         return line
 
     def _replace_last(self, line: bytes, key: str, value: bytes | None) -> bytes | None:
@@ -68,12 +68,17 @@ class Stamper:
         return None if new_tail is None else line[:begin] + new_tail
 
 
+def append_member(line: bytes, key: str, value: bytes) -> bytes:
+    """The bytes of an object with one more member, whose value is JSON text, at its end."""
+    return _append(line, b'"%s": %s' % (key.encode(), value))
+
+
 def _append(line: bytes, member: bytes) -> bytes:
     body = line[:-1].rstrip(_WHITESPACE)
     return body + (b"" if body == b"{" else b", ") + member + b"}"
 
 
-def _replace(line: bytes, key: str, value: bytes | None) -> bytes:
+def replace_member(line: bytes, key: str, value: bytes | None) -> bytes:
     """`line` with the value of its top-level `key` replaced, or the key removed if `value` is None."""
     members = _raw.decode(line)
     old = bytes(members[key])
