@@ -16,6 +16,7 @@ from gymdata.errors import ConfigError
 EXTRA_ROOTS = "NEMO_GYM_EXTRA_ROOTS"
 
 # What NeMo Gym puts in place of the policy model when data is prepared: configurations that mention it still resolve.
+NOWHERE = Place("gymdata")
 DUMMY = "dummy_model"
 NO_MODEL = {
     "policy_base_url": "",
@@ -59,7 +60,7 @@ def compose(
         given = _put(given, change.path, change.value)
     if not roots_of_merge or given.get("config_paths"):
         roots_of_merge += _includes(merge(secrets, given))
-    tree = yaml.of(NO_MODEL, Place("gymdata"))
+    tree = yaml.of(NO_MODEL, NOWHERE)
     for node, file in _in_order(roots_of_merge):
         tree = merge(tree, node)
         files.append(file)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from gymdata.environments import licenses
 from gymdata.environments import prompt as prompts
-from gymdata.environments.compose import compose, find
+from gymdata.environments.compose import NOWHERE, compose, find
 from gymdata.environments.interpolation import InterpolationError, Interpolator, is_interpolation
 from gymdata.environments.model import DatasetConfig, Domain, Environment, Extension, ServerInstance, ServerType
 from gymdata.environments.problems import ConfigProblems, Problem, did_you_mean
@@ -65,7 +65,7 @@ def load_config(
         prompt=shared,
         builtin=builtin,
         files=tuple(files),
-        config=masked(check.resolved.plain()),
+        config=masked({key: node.plain() for key, node in check.resolved.value.items() if node.place != NOWHERE}),
         settings={key: value for key, value in own.items() if not is_secret(key)},
         secrets={key: SecretStr(str(value)) for key, value in own.items() if is_secret(key) and value not in (None, "")},
         warnings=tuple(check.warnings),

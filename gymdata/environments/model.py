@@ -113,8 +113,9 @@ class DatasetConfig(_Frozen):
     @field_validator("license", mode="after")
     @classmethod
     def _known_license(cls, name: str | None, info: ValidationInfo) -> str | None:
-        ignored = name is None or info.data.get("type") == "benchmark"  # NeMo Gym reads no licence of a benchmark
-        return name if ignored else licenses.canonical(name)
+        if name is None or info.data.get("type") == "benchmark":  # NeMo Gym reads no licence of a benchmark
+            return name
+        return licenses.canonical(name)
 
     @model_validator(mode="after")
     def _complete(self) -> DatasetConfig:

@@ -121,7 +121,13 @@ def load(path: Path, name: str = "") -> Node:
     return Node({}, Place(name, 1)) if document is None else _Reader(name).node(document, 1)
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+try:
+    from yaml import CSafeLoader as _Base
+except ImportError:  # PyYAML without libyaml
+    from yaml import SafeLoader as _Base
+
+
+class _Loader(_Base):
     """YAML 1.1's implicit types, less timestamps, plus floats such as `1e3`: what OmegaConf resolves."""
 
     yaml_implicit_resolvers: ClassVar = {
