@@ -1,0 +1,117 @@
+"""Rows as Parquet, without changing a value: plain columns where every row has the same plain type, JSON text everywhere else.
+
+A JSON column holds each value as the row's own text (numbers respelled where `datasets` would misread them) and is marked
+`arrow.json`; an absent key is a null, an explicit null the text `null`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from gymdata.errors import DataError
+from gymdata.publish.numbers import faithful
+from gymdata.rows.lines import ByteRange, chunks
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Kind = Literal["string", "int64", "float64", "bool", "json"]
+
+GROUP_BYTES = 32 * 1024 * 1024
+"""JSON text per row group: what is held in memory."""
+
+_INTEGER = re.compile(rb"-?\d+")
+_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def columns(paths: Iterable[Path]) -> dict[str, Kind]:
+    """Columns of the rows of some JSONL files, in order of first appearance. Raises DataError for a line that is no object."""
+    kinds: dict[str, set[Kind]] = {}
+    counts: dict[str, int] = {}
+    rows = 0
+    for path in paths:
+        for row in _rows(path):
+            rows += 1
+            for key, raw in row.items():
+                if key in counts:
+                    counts[key] += 1
+                    kinds[key].add(_kind(raw))
+                else:
+                    counts[key] = 1
+                    kinds[key] = {_kind(raw)}
+    kinds.get("responses_create_params", set()).add("json")
+    return {key: next(iter(found)) if len(found) == 1 and counts[key] == rows else "json" for key, found in kinds.items()}
+
+
+def write_parquet(path: Path, target: Path, kinds: dict[str, Kind]) -> int:
+    """Write the rows of a JSONL file as Parquet with these columns; returns their number. Memory does not depend on the size."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "json": pa.json_()}
+    schema = pa.schema([(key, types[kind]) for key, kind in kinds.items()])
+    count = 0
+    with pq.ParquetWriter(target, schema, compression="zstd") as writer:
+        for group in _groups(_rows(path)):
+            count += len(group)
+            arrays = [_array(group, key, kind, schema.field(key).type) for key, kind in kinds.items()]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+    return count
+
+
+def _rows(path: Path) -> Iterator[dict[str, msgspec.Raw]]:
+    number = 0
+    for chunk in chunks(ByteRange(path, 0, path.stat().st_size)):
+        if isinstance(chunk, int):
+            raise DataError(f"{path}: a line of {chunk} bytes is too long to publish")
+        for line in chunk.split(b"\n"):
+            number += 1
+            if line.strip():
+                try:
+                    yield _decode(line)
+                except msgspec.DecodeError as error:
+                    raise DataError(f"{path}: line {number} is no row: {error}", "run `gymdata validate` on it") from error
+
+
+def _groups(rows: Iterator[dict[str, msgspec.Raw]]) -> Iterator[list[dict[str, msgspec.Raw]]]:
+    group: list[dict[str, msgspec.Raw]] = []
+    size = 0
+    for row in rows:
+        group.append(row)
+        size += sum(map(len, map(memoryview, row.values())))
+        if size >= GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _kind(raw: msgspec.Raw) -> Kind:
+    text = bytes(raw)
+    first = text[:1]
+    if first == b'"':
+        return "string"
+    if first in (b"t", b"f"):
+        return "bool"
+    if first in (b"{", b"[", b"n"):
+        return "json"
+    if _INTEGER.fullmatch(text):
+        return "int64" if -(2**63) <= int(text) < 2**63 else "json"
+    return "float64" if math.isfinite(float(text)) else "json"
+
+
+def _array(rows: Sequence[dict[str, msgspec.Raw]], key: str, kind: Kind, type_: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    values: list[Any]
+    if kind == "json":
+        values = [None if (raw := row.get(key)) is None else faithful(bytes(raw).decode()) for row in rows]
+        return pa.ExtensionArray.from_storage(type_, pa.array(values, pa.string()))
+    decode = msgspec.json.decode
+    return pa.array([decode(row[key]) for row in rows], type_)
