@@ -1,0 +1,373 @@
+"""What is kept of the accepted rows of a file or a part of it: compact columns, from which every statistic is made.
+
+Parts merge by concatenation in file order, so nothing made from columns can depend on how a file was split.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import msgspec
+import xxhash
+
+from gymdata.rows.facts import Facts, describe
+
+MAX_DISTINCT = 10_000
+"""Above this number of distinct values a `Tally` keeps their total only."""
+
+_MAX_VALUE = 80
+"""Characters; a longer value of a sampling parameter is tallied as `LONG_VALUE`."""
+LONG_VALUE = "(long)"
+
+KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null", list: "array", dict: "object"}
+"""Names of what JSON values are, as JSON Schema has them."""
+
+_NO_FIELDS = ("responses_create_params", "response")
+_NUMERIC = frozenset({int, float, bool})
+_NAN = math.nan
+_h64 = xxhash.xxh3_64_intdigest
+_decode = msgspec.json.decode
+_encode = msgspec.json.encode
+
+CountTokens = Callable[[Sequence[Facts]], list[int]]
+
+
+class Tally:
+    """Counts by value, all or none: `counts` is None once there are more than MAX_DISTINCT values."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.counts: Counter[str] | None = Counter()
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        """Add counts by value."""
+        self.total += sum(counts.values())
+        if self.counts is not None:
+            self.counts.update(counts)
+            if len(self.counts) > MAX_DISTINCT:
+                self.counts = None
+
+    def merge(self, other: Tally) -> None:
+        """Add the counts of `other`."""
+        total = self.total + other.total
+        if other.counts is None:
+            self.counts = None
+        else:
+            self.add(other.counts)
+        self.total = total
+
+
+class Digests:
+    """64-bit digests of strings: how many there were (`total`), and each at least once, first seen first (`values`)."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.values = array("Q")
+        self._limit = 4096
+
+    def add(self, values: Iterable[int]) -> None:
+        """Append digests."""
+        before = len(self.values)
+        self.values.extend(values)
+        self.total += len(self.values) - before
+        self._compact()
+
+    def merge(self, other: Digests) -> None:
+        """Append the digests of `other`."""
+        self.total += other.total
+        self.values.extend(other.values)
+        self._compact()
+
+    def _compact(self) -> None:
+        if len(self.values) > self._limit:
+            self.values = array("Q", dict.fromkeys(self.values))
+            self._limit = max(4096, 2 * len(self.values))
+
+
+class Field:
+    """The values of one top-level key, over the rows that have it."""
+
+    def __init__(self) -> None:
+        self.present = 0
+        self.kinds: Counter[str] = Counter()
+        self.elements: Counter[str] = Counter()
+        """Kinds of the elements of arrays."""
+        self.numbers = array("d")
+        """Every number in order, booleans as 0 and 1, arrays flattened by one level."""
+        self.runs: array[int] | None = None
+        """Numbers per row that has any; None while that is one each."""
+        self.strings = Digests()
+        """The strings, arrays flattened by one level."""
+
+    @property
+    def observed(self) -> bool:
+        """Whether any number or string was seen."""
+        return bool(self.numbers or self.strings.total)
+
+    def add(self, values: list[Any]) -> None:
+        """Append the values of consecutive rows."""
+        self.present += len(values)
+        types = set(map(type, values))
+        if len(types) == 1:
+            kind = types.pop()
+            if kind is not list:
+                self.kinds[KINDS[kind]] += len(values)
+                if kind is str:
+                    self.strings.add([_h64(value.encode()) for value in values])
+                elif kind is int or kind is float or kind is bool:
+                    self.numbers.extend(values)
+                    if self.runs is not None:
+                        self.runs.extend([1] * len(values))
+                return
+        strings: list[int] = []
+        for value in values:
+            self.kinds[KINDS[type(value)]] += 1
+            before = len(self.numbers)
+            if type(value) is list:
+                for element in value:
+                    self.elements[KINDS[type(element)]] += 1
+                    self._observe(element, strings)
+            else:
+                self._observe(value, strings)
+            run = len(self.numbers) - before
+            if run > 1 and self.runs is None:
+                self.runs = array("I", [1]) * before
+            if run and self.runs is not None:
+                self.runs.append(run)
+        self.strings.add(strings)
+
+    def _observe(self, value: Any, strings: list[int]) -> None:
+        if type(value) is str:
+            strings.append(_h64(value.encode()))
+        elif type(value) in _NUMERIC:
+            self.numbers.append(value)
+
+    def merge(self, other: Field) -> None:
+        """Append the values of `other`."""
+        if self.runs is None and other.runs is not None:
+            self.runs = array("I", [1]) * len(self.numbers)
+        if self.runs is not None:
+            self.runs.extend(array("I", [1]) * len(other.numbers) if other.runs is None else other.runs)
+        self.present += other.present
+        self.kinds.update(other.kinds)
+        self.elements.update(other.elements)
+        self.numbers.extend(other.numbers)
+        self.strings.merge(other.strings)
+
+
+class Columns:
+    """The accepted rows, in file order; `len()` is their number.
+
+    Rows come in by `add`, which only remembers them, and are measured by `flush`, a chunk at a time: call it before the
+    rows of a chunk are let go. `count_tokens` gives the tokens of some rows; without it they are not counted.
+    """
+
+    def __init__(self, count_tokens: CountTokens | None = None) -> None:
+        self.count_tokens = count_tokens
+        self.pending: list[tuple[int, Mapping[str, Any], Mapping[str, Any], Facts, int, int]] = []
+        """Rows not measured yet: line, row, create-params, facts, words, turns."""
+
+        # One entry per row.
+        self.lines = array("I")
+        self.words = array("I")
+        """Words of the dumped create-params; 0 for a materialised task."""
+        self.turns = array("I")
+        """User messages."""
+        self.tools = array("i")
+        """Tools; -1 without the key."""
+        self.temperatures = array("d")
+        """NaN where not set."""
+        self.tokens = array("i")
+        """Tokens of all texts and tool definitions; -1 where not counted."""
+        self.characters = array("I")
+        """Characters of all texts."""
+        self.keys = bytearray()
+        """Content keys, 16 bytes each."""
+        self.params_keys = array("Q")
+        self.prompt_keys = array("Q")
+        self.answer_keys = array("Q")
+        """0 without an expected answer."""
+
+        self.user_messages = Digests()
+        self.item_types: Counter[str] = Counter()
+        self.roles: Counter[str] = Counter()
+        self.part_types: Counter[str] = Counter()
+        """Types of content parts; "string" for content that is a plain string."""
+        self.tool_names = Tally()
+        self.parameters: dict[str, Tally] = {}
+        """Create-params other than `input` and `tools`: their values as JSON text."""
+        self.fields: dict[str, Field] = {}
+        """Top-level keys of the row, in the order in which they were first seen."""
+        self.observed: dict[str, None] = {}
+        """Those of `fields` with a number or a string, in the order in which the first of these was seen."""
+
+        # Materialised tasks (rows with `task_id` and `task_input`).
+        self.task_words = array("I")
+        """Words of the dumped `task_input`."""
+        self.tasksets: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self.lines) + len(self.pending)
+
+    def add(
+        self, line: int, row: Mapping[str, Any], params: Mapping[str, Any], facts: Facts, words: int, turns: int
+    ) -> None:
+        """Append an accepted row; `params` are its create-params as NeMo Gym dumps them (of those, only tools and temperature are read)."""
+        self.pending.append((line, row, params, facts, words, turns))
+
+    def add_row(self, line: int, row: Mapping[str, Any], params: Mapping[str, Any] | None) -> None:
+        """Append an accepted row, measuring all of it; `params` None says that it is a materialised task."""
+        if params is None:
+            self.add(line, row, {}, describe(row), 0, 0)
+        else:
+            self.add(line, row, params, describe(row), count_words(params), count_turns(params))
+
+    def flush(self) -> None:
+        """Measure the rows added since the last call, and let them go."""
+        if not self.pending:
+            return
+        lines, rows, params, facts, words, turns = zip(*self.pending, strict=True)
+        self.pending = []
+        self.lines.extend(lines)
+        self.words.extend(words)
+        self.turns.extend(turns)
+        self.tools.extend([-1 if (tools := p.get("tools")) is None else len(tools) for p in params])
+        self.temperatures.extend([_NAN if (value := p.get("temperature")) is None else value for p in params])
+        self.tokens.extend([-1] * len(facts) if self.count_tokens is None else self.count_tokens(facts))
+        self.characters.extend([sum(map(len, fact.texts)) for fact in facts])
+        self.keys += b"".join([fact.key for fact in facts])
+        self.params_keys.extend([fact.params_key for fact in facts])
+        self.prompt_keys.extend([fact.prompt_key for fact in facts])
+        self.answer_keys.extend([fact.answer_key or 0 for fact in facts])
+        self.user_messages.add(chain.from_iterable([fact.user_keys for fact in facts]))
+        self._add_layouts(Counter(chain.from_iterable([fact.layout for fact in facts])))
+        self._add_tools(Counter(chain.from_iterable([fact.tool_texts for fact in facts])))
+        self._add_parameters(Counter([fact.sampling for fact in facts]))
+        if 0 in words:
+            self._add_tasks([row for row, count in zip(rows, words, strict=True) if not count])
+            rows = [row for row, count in zip(rows, words, strict=True) if count]
+        self._add_fields(rows)
+
+    def merge(self, other: Columns) -> None:
+        """Append the rows of `other`, which come after these in the file."""
+        self.flush()
+        other.flush()
+        for name, mine in vars(self).items():
+            theirs = getattr(other, name)
+            if isinstance(mine, array | bytearray):
+                mine.extend(theirs)
+            elif isinstance(mine, Counter):
+                mine.update(theirs)
+        self.user_messages.merge(other.user_messages)
+        self.tool_names.merge(other.tool_names)
+        for name, tally in other.parameters.items():
+            self.parameters.setdefault(name, Tally()).merge(tally)
+        for name, field in other.fields.items():
+            self.fields.setdefault(name, Field()).merge(field)
+        self.observed |= other.observed
+
+    def shift_lines(self, lines: int) -> None:
+        """Add to every line number."""
+        self.flush()
+        if lines:
+            self.lines = array("I", [line + lines for line in self.lines])
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.flush()
+        return {**vars(self), "count_tokens": None}
+
+    def _add_layouts(self, items: Counter[tuple[str, str, tuple[str, ...]]]) -> None:
+        for (item_type, role, parts), count in items.items():
+            self.item_types[item_type] += count
+            if role:
+                self.roles[role] += count
+            for part in parts:
+                self.part_types[part] += count
+
+    def _add_tools(self, tools: Counter[bytes]) -> None:
+        names: Counter[str] = Counter()
+        for text, count in tools.items():
+            tool = _decode(text)
+            names[tool.get("name") or tool.get("type") or ""] += count
+        self.tool_names.add(names)
+
+    def _add_parameters(self, parameters: Counter[bytes]) -> None:
+        for text, count in parameters.items():
+            if text != b"{}":
+                for name, value in _decode(text).items():
+                    spelled = _encode(value).decode()
+                    tally = self.parameters.setdefault(name, Tally())
+                    tally.add({spelled if len(spelled) <= _MAX_VALUE else LONG_VALUE: count})
+
+    def _add_tasks(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        for row in rows:
+            self.task_words.append(len(json.dumps(row["task_input"]).split()))
+            self.tasksets[row["task_id"]["taskset"]] += 1
+
+    def _add_fields(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        by_key: defaultdict[str, list[Any]] = defaultdict(list)
+        for row in rows:
+            for key, value in row.items():
+                by_key[key].append(value)
+        for key in _NO_FIELDS:
+            by_key.pop(key, None)
+        new: set[str] = set()
+        for key, values in by_key.items():
+            field = self.fields.get(key)
+            if field is None:
+                field = self.fields[key] = Field()
+            field.add(values)
+            if field.observed and key not in self.observed:
+                new.add(key)
+        for row in rows if new else ():
+            for key, value in row.items():
+                if key in new and _is_observable(value):
+                    new.discard(key)
+                    self.observed[key] = None
+            if not new:
+                break
+
+
+def count_words(params: Any) -> int:
+    """`len(json.dumps(params).split())` without the dump.
+
+    The dump has white space only between the elements of containers (", ") and after keys (": "), and where strings have
+    U+0020: any other white space is escaped in it.
+    """
+    return 1 + _gaps(params)
+
+
+def count_turns(params: Mapping[str, Any]) -> int:
+    """Number of user messages of create-params; a string counts as one."""
+    prompt = params.get("input")
+    if isinstance(prompt, str):
+        return 1
+    return sum(item.get("role") == "user" for item in prompt or ())
+
+
+def _gaps(value: Any) -> int:
+    if isinstance(value, str):
+        return len(_SPACES.findall(value))
+    if isinstance(value, Mapping):
+        return 2 * len(value) - 1 + sum(map(_gaps, value)) + sum(map(_gaps, value.values())) if value else 0
+    if isinstance(value, list | tuple):
+        return len(value) - 1 + sum(map(_gaps, value)) if value else 0
+    return 0
+
+
+_SPACES = re.compile(" +")
+
+
+def _is_observable(value: Any) -> bool:
+    return any(map(_is_scalar, value)) if type(value) is list else _is_scalar(value)
+
+
+def _is_scalar(value: Any) -> bool:
+    return type(value) is str or type(value) in _NUMERIC

@@ -1,0 +1,1 @@
+"""Numbers about rows: NeMo Gym's metrics and their check, token counts, and statistics of our own."""
