@@ -21,3 +21,19 @@ class Finding:
     def at(self, line: int) -> Finding:
         """The same finding, placed on a line."""
         return replace(self, line=line)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a code means. `bad` and `good` are example rows, one a line; the tests check that they are what they claim."""
+
+    code: str
+    name: str
+    severity: Severity
+    summary: str
+    why: str
+    fix: str
+    bad: str
+    good: str
+    fixable: bool = False
+    """Whether `gymdata validate --fix` repairs it."""
