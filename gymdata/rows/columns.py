@@ -22,6 +22,8 @@ from gymdata.rows.facts import Facts, describe
 MAX_DISTINCT = 10_000
 """Above this number of distinct values a `Tally` keeps their total only."""
 
+_FEW = 32_768
+
 _MAX_VALUE = 80
 """Characters; a longer value of a sampling parameter is tallied as `LONG_VALUE`."""
 LONG_VALUE = "(long)"
@@ -65,12 +67,15 @@ class Tally:
 
 
 class Digests:
-    """64-bit digests of strings: how many there were (`total`), and each at least once, first seen first (`values`)."""
+    """64-bit digests of strings: how many there were (`total`), and each at least once, first seen first (`values`).
+
+    Repetitions are thrown out while that is cheap, that is while there are few distinct ones.
+    """
 
     def __init__(self) -> None:
         self.total = 0
         self.values = array("Q")
-        self._limit = 4096
+        self._limit: float = 4096
 
     def add(self, values: Iterable[int]) -> None:
         """Append digests."""
@@ -88,7 +93,7 @@ class Digests:
     def _compact(self) -> None:
         if len(self.values) > self._limit:
             self.values = array("Q", dict.fromkeys(self.values))
-            self._limit = max(4096, 2 * len(self.values))
+            self._limit = math.inf if len(self.values) > _FEW else max(4096, 2 * len(self.values))
 
 
 class Field:

@@ -29,6 +29,9 @@ TASKSETS = "Tasksets"
 MAX_LABELS = 100
 """Tasksets counted by name; the occurrences of all others are summed up."""
 
+MANY = 250_000
+"""From this number of values on polars is worth its import: a set or a sorted list would take 100 bytes a value."""
+
 LOST_KEYS = frozenset(
     "add construct copy dict from_orm json model_computed_fields model_config model_construct model_copy model_dump"
     " model_dump_for_output model_dump_json model_fields model_json_schema model_parametrized_name model_post_init model_rebuild"
@@ -153,23 +156,32 @@ def to_json(document: dict[str, Any]) -> bytes:
     return json.dumps(document, indent=4).encode()
 
 
+def count_distinct(values: array[int]) -> int:
+    """Number of distinct values."""
+    if len(values) < MANY:
+        return len(set(values))
+    import polars
+
+    return polars.Series(values, dtype=polars.UInt64).n_unique()
+
+
 class _FieldMoments:
     """Summary of one column over several datasets."""
 
     def __init__(self) -> None:
         self.numbers = Moments()
         self.strings = 0
-        self.distinct: set[int] = set()
+        self.digests = array("Q")
 
     def add(self, field: Field, repeats: int) -> None:
         blocks = _repeated(field.numbers, repeats) if field.runs is None else _repeated_runs(field.numbers, field.runs, repeats)
         self.numbers.observe(field.numbers, blocks)
         self.strings += field.strings.total * repeats
-        self.distinct.update(field.strings.values)
+        self.digests.extend(field.strings.values)
 
     def summary(self) -> dict[str, Any]:
         numbers = self.numbers.summary() if self.numbers.total else {}
-        strings = {"unique_count": len(self.distinct), "total_count": self.strings} if self.strings else {}
+        strings = {"unique_count": count_distinct(self.digests), "total_count": self.strings} if self.strings else {}
         return numbers | strings
 
 

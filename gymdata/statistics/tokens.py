@@ -15,10 +15,9 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict
 
 from gymdata.atomic import write_bytes
 from gymdata.errors import ExternalError, GymdataError, UsageError
@@ -43,10 +42,9 @@ _DISPUTED = re.compile(
 _ASCII = bytes(range(128))
 
 
-class Tokenizer(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Tokenizer:
     """What counted: the encoding, and the package and its version."""
-
-    model_config = ConfigDict(frozen=True)
 
     encoding: str
     counter: str
@@ -154,11 +152,11 @@ def _vocabulary(encoding: str) -> Iterator[None]:
     if chosen and (Path(chosen) / name).exists():
         yield
         return
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gymdata" / "tiktoken"
     try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gymdata" / "tiktoken"
         if not (folder / name).exists():
             write_bytes(folder / name, _vocabulary_of_toktok(encoding))
-    except (GymdataError, OSError, ImportError, AttributeError, KeyError):
+    except (GymdataError, OSError, RuntimeError, ImportError, AttributeError, KeyError):
         yield  # nowhere to write, or nothing to write: tiktoken is left to its own ways
         return
     before = os.environ.get("TIKTOKEN_CACHE_DIR")

@@ -1,0 +1,119 @@
+"""The `{stem}_metrics.json` beside a source file: compared with fresh metrics by NeMo Gym's rule, written if it is not there."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gymdata.atomic import disk_errors, write_bytes
+from gymdata.statistics.metrics import to_json
+
+ABSENT = "(absent)"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something an existing sidecar has otherwise. `path` is dotted ("" for all of it), `new` is ABSENT for a lost key."""
+
+    path: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        return f"{self.path or 'the file'}: {_short(self.old)} there, {_short(self.new)} now"
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarCheck:
+    """What became of a sidecar. `differences` tells why it is a conflict, or was one before it was overwritten."""
+
+    path: Path
+    status: Literal["missing", "written", "up to date", "conflict", "overwritten"]
+    differences: tuple[Difference, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: {self.status}", *(f"  {difference}" for difference in self.differences)]
+        return "\n".join(lines)
+
+
+def sidecar_path(source: Path) -> Path:
+    """Where the sidecar of a JSONL file is."""
+    return source.with_name(f"{source.stem}_metrics.json")
+
+
+def check_sidecar(path: Path, document: Mapping[str, Any]) -> SidecarCheck:
+    """Compare the sidecar at `path`, if there is one, with what it should hold (the dataset's entry, then its metrics).
+
+    Changes nothing. A sidecar that cannot be read as JSON is a conflict. Raises ExternalError if the disk refuses.
+    """
+    with disk_errors(path):
+        if not path.exists():
+            return SidecarCheck(path, "missing")
+        data = path.read_bytes()
+    try:
+        old = json.loads(data)
+        differences = tuple(compare(old, dict(document)))
+    except (ValueError, RecursionError) as error:
+        what = str(error) if isinstance(error, ValueError) else "nested too deeply"
+        differences = (Difference("", f"(not JSON: {what})", "metrics"),)
+    return SidecarCheck(path, "conflict" if differences else "up to date", differences)
+
+
+def update_sidecar(path: Path, document: Mapping[str, Any], overwrite: bool = False) -> SidecarCheck:
+    """Check the sidecar at `path` and write it if there is none, or if it is in conflict and `overwrite` is set.
+
+    One that agrees, if for columns that it lacks, is left as it is. Raises ExternalError if the disk refuses.
+    """
+    check = check_sidecar(path, document)
+    if check.status == "missing" or (check.status == "conflict" and overwrite):
+        write_bytes(path, to_json(dict(document)))
+        return SidecarCheck(path, "written" if check.status == "missing" else "overwritten", check.differences)
+    return check
+
+
+def compare(old: Any, new: Any, path: str = "") -> list[Difference]:
+    """Differences by Gym's rule: everything in `old` must be in `new`, which may have more keys.
+
+    Floats may differ by rounding (0.005; 0.0005 below 1), lists in order; the rest must be equal.
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        differences: list[Difference] = []
+        for key, value in old.items():
+            place = f"{path}.{key}" if path else key
+            differences += compare(value, new[key], place) if key in new else [Difference(place, value, ABSENT)]
+        return differences
+    if isinstance(old, list) and isinstance(new, list):
+        return _compare_lists(old, new, path)
+    if isinstance(old, float) and isinstance(new, float):
+        tolerance = 5e-3 if max(abs(old), abs(new)) >= 1 else 5e-4
+        return [] if old == new or abs(old - new) <= tolerance else [Difference(path, old, new)]
+    return [] if old == new else [Difference(path, old, new)]
+
+
+def _compare_lists(old: list[Any], new: list[Any], path: str) -> list[Difference]:
+    if len(old) != len(new):
+        return [Difference(path, old, new)]
+    try:
+        return [] if Counter(old) == Counter(new) else [Difference(path, old, new)]
+    except TypeError:  # elements that are lists or objects: each takes the first one left that agrees
+        left = list(new)
+        differences: list[Difference] = []
+        for index, element in enumerate(old):
+            for position, candidate in enumerate(left):
+                if not compare(element, candidate):
+                    del left[position]
+                    break
+            else:
+                differences.append(Difference(f"{path}[{index}]", element, ABSENT))
+        return differences
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, str) and value.startswith("("):
+        return value
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}..."
