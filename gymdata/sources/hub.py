@@ -108,18 +108,24 @@ def explained(doing: str) -> Iterator[None]:
         yield
     except GymdataError:
         raise
-    except errors.LocalEntryNotFoundError as error:
-        if isinstance(error.__cause__, errors.HfHubHTTPError):
-            raise _translated(doing, error.__cause__) from error
-        raise ExternalError(f"{doing}: the Hub cannot be reached, or what answers is not the Hub", _UNREACHABLE) from error
-    except errors.HfHubHTTPError as error:
-        raise _translated(doing, error) from error
-    except errors.OfflineModeIsEnabled as error:
-        raise ExternalError(f"{doing}: HF_HUB_OFFLINE is set", "unset it to reach the Hub") from error
-    except httpx2.HTTPError as error:
-        raise ExternalError(f"{doing}: {_reason(error)}", _UNREACHABLE) from error
-    except json.JSONDecodeError as error:
-        raise ExternalError(f"{doing}: what answers is not the Hub: no JSON (a proxy's page?)", _UNREACHABLE) from error
+    except Exception as error:
+        reason: BaseException = error
+        # The client wraps what happens to an upload in a RuntimeError, and a refused download in "not in the cache".
+        while reason.__cause__ and type(reason) in (RuntimeError, errors.LocalEntryNotFoundError):
+            reason = reason.__cause__
+        if isinstance(reason, GymdataError):
+            raise reason from error
+        if isinstance(reason, errors.LocalEntryNotFoundError | errors.FileMetadataError):
+            raise ExternalError(f"{doing}: the Hub cannot be reached, or what answers is not the Hub", _UNREACHABLE) from error
+        if isinstance(reason, errors.HfHubHTTPError):
+            raise _translated(doing, reason) from error
+        if isinstance(reason, errors.OfflineModeIsEnabled):
+            raise ExternalError(f"{doing}: HF_HUB_OFFLINE is set", "unset it to reach the Hub") from error
+        if isinstance(reason, httpx2.HTTPError):
+            raise ExternalError(f"{doing}: {_reason(reason)}", _UNREACHABLE) from error
+        if isinstance(reason, json.JSONDecodeError):
+            raise ExternalError(f"{doing}: what answers is not the Hub: no JSON (a proxy's page?)", _UNREACHABLE) from error
+        raise
 
 
 def _translated(doing: str, error: HfHubHTTPError) -> ExternalError:

@@ -100,7 +100,7 @@ def fetch(
 
     def attempt(who: Credentials) -> tuple[Fetched, ...]:
         with connected(who, endpoint) as api, explained(f"reading {repo_id}"):
-            repository = _Repository(api, repo_id, str(api.dataset_info(repo_id, revision=revision).sha))
+            repository = Repository(api, repo_id, str(api.dataset_info(repo_id, revision=revision).sha))
             if artifact:
                 return (repository.fetch([artifact], output or folder / PurePosixPath(artifact).name, None),)
             splits = repository.splits(config)
@@ -186,20 +186,22 @@ def read_card(text: str) -> dict[str, Any]:
 
 
 @dataclass
-class _Repository:
-    """One commit of one dataset."""
+class Repository:
+    """One commit of one dataset; its methods raise what `huggingface_hub` raises, and DataError for content."""
 
     api: HfApi
     repo_id: str
     commit: str
 
+    def entries(self) -> dict[str, RepoFile]:
+        """The files, by path."""
+        found = self.api.list_repo_tree(self.repo_id, recursive=True, revision=self.commit, repo_type="dataset")
+        return {entry.path: entry for entry in found if _is_file(entry)}
+
     def splits(self, config: str | None) -> dict[str, list[str]]:
         """Paths of the data files by split, in the order of the card."""
-        paths = sorted(
-            one.path
-            for one in self.api.list_repo_tree(self.repo_id, recursive=True, revision=self.commit, repo_type="dataset")
-            if _is_file(one)
-        )
+        entries = self.entries()
+        paths = sorted(entries)
         card: dict[str, Any] = {}
         if "README.md" in paths:
             card = read_card(self.download("README.md").read_text("utf-8", errors="replace"))
@@ -215,7 +217,7 @@ class _Repository:
                 raise DataError(
                     f"{self.repo_id}: no file matches {', '.join(globs)} of split {name}", "fetch a file with --artifact instead"
                 )
-            splits[name] = list(dict.fromkeys(found))
+            splits[name] = _published_rows(card, name, found, entries) or list(dict.fromkeys(found))
         return splits
 
     def _inferred(self, paths: list[str]) -> dict[str, list[str]]:
@@ -271,7 +273,7 @@ class _Repository:
                             self.repo_id, path, repo_type="dataset", revision=self.commit, force_download=damaged
                         )
                     )
-                damaged = not _is_whole(local, entry)
+                damaged = not is_whole(local, entry)
                 if not damaged:
                     return local
             except TransportError:
@@ -301,7 +303,17 @@ def _kind(path: str) -> str:
     return suffix if name.endswith((".json", ".parquet")) else ""
 
 
-def _is_whole(local: Path, entry: RepoFile) -> bool:
+def _published_rows(card: Mapping[str, Any], split: str, files: list[str], entries: Mapping[str, RepoFile]) -> list[str] | None:
+    """The JSONL from which `gymdata publish` made the table of a split, if the card says so and the table is still that one."""
+    record = ((card.get("gymdata") or {}).get("rows") or {}).get(split) or {}
+    table = entries[files[0]].lfs
+    if len(files) != 1 or table is None or table.sha256 != record.get("table_sha256") or record.get("file") not in entries:
+        return None
+    return [record["file"]]
+
+
+def is_whole(local: Path, entry: RepoFile) -> bool:
+    """Whether a local file is the one that the Hub has: its size and its sha256, or git's digest."""
     size = local.stat().st_size
     if size != entry.size:
         return False

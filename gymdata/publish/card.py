@@ -1,0 +1,212 @@
+"""The dataset card: what the Hub, `datasets` and a reader need to know, written around whatever maintainers wrote themselves."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gymdata.errors import DataError
+from gymdata.publish.parquet import Kind
+
+BEGIN = "<!-- gymdata:begin (written by `gymdata publish`; what stands outside these two lines is yours and stays) -->"
+END = "<!-- gymdata:end -->"
+TAGS = ("rl-environment", "nemo-gym", "gymdata")
+EXAMPLE_CHARACTERS = 4000
+
+_FRONT = re.compile(r"\A\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+_BLOCK = re.compile(r"^<!-- gymdata:begin[^\n]*-->$.*?^<!-- gymdata:end -->$\n?", re.DOTALL | re.MULTILINE)
+_STATISTICS = ("Average", "Min", "Max", "Standard deviation")
+_SIZES = (
+    (10**3, "n<1K"),
+    (10**4, "1K<n<10K"),
+    (10**5, "10K<n<100K"),
+    (10**6, "100K<n<1M"),
+    (10**7, "1M<n<10M"),
+    (10**8, "10M<n<100M"),
+)
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """What the card says of one split."""
+
+    name: str
+    rows: int
+    jsonl: str
+    """Path in the repository, "" if the split has no JSONL there."""
+    tables: tuple[str, ...]
+    """Paths, or globs, of its Parquet files."""
+    sha256: str = ""
+    """Of the only table; ties the JSONL to it."""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    """NeMo Gym's statistics."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the card says; everything in it is determined by the rows and the configuration, so equal rows make an equal card."""
+
+    repo_id: str
+    environment: str
+    description: str
+    license: str
+    """The Hub's identifier."""
+    license_name: str
+    splits: tuple[SplitFacts, ...]
+    columns: Mapping[str, Kind]
+    example: bytes
+    """One row."""
+    version: str
+    fingerprint: str
+    """Of the manifest: digest of version, options, configuration and inputs."""
+    inputs: tuple[tuple[str, str], ...]
+    """File name and sha256."""
+    languages: tuple[str, ...] = ()
+
+
+def render(facts: Facts, existing: str = "") -> str:
+    """The card; of an `existing` one stays what is not ours: other YAML keys, configurations, tags, the text around our block.
+
+    Raises DataError if the existing card's YAML cannot be read.
+    """
+    import yaml
+
+    front, text = _parts(existing)
+    header = yaml.safe_dump(_header(facts, front), sort_keys=False, allow_unicode=True, width=10**6)
+    block = f"{BEGIN}\n{_body(facts)}{END}\n"
+    if _BLOCK.search(text):
+        text = _BLOCK.sub(lambda _: block, text, count=1)
+    elif text.strip():
+        text = text.rstrip("\n") + "\n\n" + block
+    else:
+        text = f"\n# {facts.repo_id.split('/')[-1]}\n\n{block}"
+    return f"---\n{header}---\n{text}"
+
+
+def own_block(card: str) -> str:
+    """The part of a card between our two lines, "" if there is none."""
+    found = _BLOCK.search(card)
+    return found[0] if found else ""
+
+
+def _parts(card: str) -> tuple[dict[str, Any], str]:
+    import yaml
+
+    match = _FRONT.match(card)
+    if not match:
+        return {}, card
+    try:
+        front = yaml.safe_load(match[1])
+    except yaml.YAMLError as error:
+        hint = "mend the card on the Hub first, or publish to another repository"
+        raise DataError(f"the YAML of the card that is there cannot be read: {str(error).splitlines()[0]}", hint) from error
+    return front if isinstance(front, dict) else {}, card[match.end() :]
+
+
+def _header(facts: Facts, front: Mapping[str, Any]) -> dict[str, Any]:
+    header = dict(front)
+    header["license"] = facts.license
+    if facts.license == "other":
+        header["license_name"] = re.sub(r"[^a-z0-9]+", "-", facts.license_name.lower()).strip("-")
+    else:
+        header.pop("license_name", None)
+    if facts.languages or "language" not in header:
+        header["language"] = list(facts.languages or ("en",))
+    header["tags"] = list(dict.fromkeys([*(header.get("tags") or []), *TAGS]))
+    rows = sum(split.rows for split in facts.splits)
+    header["size_categories"] = [next((name for limit, name in _SIZES if rows < limit), "100M<n<1B")]
+    own = {
+        "config_name": "default",
+        "data_files": [
+            {"split": one.name, "path": one.tables[0] if len(one.tables) == 1 else list(one.tables)} for one in facts.splits
+        ],
+    }
+    others = [
+        one for one in header.get("configs") or [] if isinstance(one, dict) and one.get("config_name", "default") != "default"
+    ]
+    header["configs"] = [own, *others]
+    types = {"json": "json", "string": "string", "int64": "int64", "float64": "float64", "bool": "bool"}
+    info = {"config_name": "default", "features": [{"name": name, "dtype": types[kind]} for name, kind in facts.columns.items()]}
+    kept = header.get("dataset_info") or []
+    kept = [kept] if isinstance(kept, dict) else kept
+    kept = [one for one in kept if isinstance(one, dict) and one.get("config_name", "default") != "default"]
+    header["dataset_info"] = [info, *kept] if kept else info
+    header["gymdata"] = {
+        "rows": {one.name: {"file": one.jsonl, "table_sha256": one.sha256} for one in facts.splits if one.jsonl and one.sha256}
+    }
+    return header
+
+
+def _body(facts: Facts) -> str:
+    first = facts.splits[0]
+    parts = [f"{facts.description.strip()}\n"] if facts.description.strip() else []
+    parts.append(
+        f"Rows of the reinforcement-learning environment `{facts.environment}`, in NeMo Gym's format: each row is one task,"
+        " with the request for the model in `responses_create_params` and, beside it, what the verifier needs.\n"
+    )
+    table = ["| split | rows | JSONL (canonical) | Parquet |", "|---|---:|---|---|"]
+    for split in facts.splits:
+        table.append(f"| {split.name} | {split.rows:,} | {_code(split.jsonl)} | {', '.join(map(_code, split.tables))} |")
+    parts.append("\n".join(table) + "\n")
+    parts.append(f"License: {facts.license_name}\n")
+    if statistics := _statistics(facts.splits):
+        parts.append("## Statistics\n\n" + statistics)
+    parts.append("## Example\n\n" + _example(facts.example))
+    parts.append("## Columns\n\n" + _columns(facts.columns))
+    parts.append(
+        "## Loading\n\n```python\nfrom datasets import load_dataset\n\n"
+        f'rows = load_dataset("{facts.repo_id}", split="{first.name}")\n```\n\n'
+        f"```bash\ngymdata download --repo-id {facts.repo_id} --split {first.name} --output {first.name}.jsonl\n```\n\n"
+        "The second gives the very bytes that were published. `datasets` shows an absent key as `None`.\n"
+    )
+    made = [f"- gymdata {facts.version}, manifest `{facts.fingerprint}`"]
+    made += [f"- from `{_plain(name)}`, sha256 `{digest}`" for name, digest in facts.inputs]
+    parts.append("## How it was made\n\nValidated, measured and collated by `gymdata prepare`:\n\n" + "\n".join(made) + "\n")
+    return "\n".join(parts)
+
+
+def _statistics(splits: Sequence[SplitFacts]) -> str:
+    tables = []
+    for split in splits:
+        rows = []
+        for name, value in split.metrics.items():
+            if isinstance(value, Mapping) and all(key in value for key in _STATISTICS):
+                numbers = " | ".join(f"{value[key]:,g}" for key in _STATISTICS)
+                rows.append(f"| {_plain(name)} | {value.get('Total # non-null values', 0):,g} | {numbers} |")
+            elif isinstance(value, Mapping) and "unique_count" in value:
+                rows.append(f"| {_plain(name)} (distinct: {value['unique_count']:,}) | {value.get('total_count', 0):,} | | | | |")
+        if rows:
+            head = (
+                f"### {split.name}\n\n| | values | average | min | max | standard deviation |\n|---|---:|---:|---:|---:|---:|\n"
+            )
+            tables.append(head + "\n".join(rows) + "\n")
+    return "\n".join(tables)
+
+
+def _example(row: bytes) -> str:
+    try:
+        text = json.dumps(json.loads(row), indent=2, ensure_ascii=False)
+    except ValueError:
+        text = row.decode("utf-8", errors="replace")
+    if len(text) > EXAMPLE_CHARACTERS:
+        text = text[:EXAMPLE_CHARACTERS] + f"\n… ({len(text) - EXAMPLE_CHARACTERS:,} more characters)"
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}json\n{text}\n{fence}\n"
+
+
+def _columns(columns: Mapping[str, Kind]) -> str:
+    meaning = {"json": "JSON (any value; an absent key is a null)"}
+    lines = ["| column | type |", "|---|---|"]
+    return "\n".join(lines + [f"| {_code(name)} | {meaning.get(kind, kind)} |" for name, kind in columns.items()]) + "\n"
+
+
+def _code(text: str) -> str:
+    return f"`{_plain(text)}`" if text else ""
+
+
+def _plain(text: str) -> str:
+    """Text that cannot break out of a table cell or a line of code."""
+    return re.sub(r"[`|\r\n<>]", " ", text)

@@ -1,0 +1,93 @@
+"""What was published, read back as anyone would: through `datasets`, plain and streaming, every row compared with ours."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gymdata.errors import DataError, ExternalError
+from gymdata.rows.lines import ByteRange, chunks
+from gymdata.sources.hub import Credentials, connected, explained
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Rows compared, by split; each was read both ways."""
+
+    rows: dict[str, int]
+
+
+def verify(
+    repo_id: str,
+    revision: str,
+    splits: Mapping[str, Path],
+    credentials: Credentials,
+    endpoint: str | None = None,
+    on_step: Callable[[str], None] = lambda step: None,
+) -> Verified:
+    """Load each split at a commit with `datasets` and compare it with the JSONL file that was sent.
+
+    Raises DataError naming the first row that differs, ExternalError if the Hub cannot be read.
+    """
+    with (
+        connected(credentials, endpoint),
+        explained(f"reading {repo_id} back"),
+        tempfile.TemporaryDirectory(prefix="gymdata-verify-") as folder,
+    ):
+        import datasets
+        from datasets.exceptions import DatasetsError
+
+        datasets.disable_progress_bars()
+        rows = {}
+        for split, path in splits.items():
+            for streaming in (False, True):
+                on_step(f"reading {split} back with datasets{' (streaming)' if streaming else ''}")
+                options: dict[str, Any] = {} if streaming else {"cache_dir": folder}
+                try:
+                    loaded = datasets.load_dataset(
+                        repo_id, split=split, revision=revision, token=credentials.token or False, streaming=streaming, **options
+                    )
+                    rows[split] = _compare(path, loaded, f"{repo_id}@{revision[:12]} {split}")
+                except (ValueError, DatasetsError) as error:
+                    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                    raise DataError(f"{repo_id}@{revision[:12]}: `datasets` cannot load {split}: {reason}") from error
+        return Verified(rows)
+
+
+def same_row(row: Mapping[str, Any], loaded: Mapping[str, Any]) -> bool:
+    """Whether `datasets` gave a row back: equal values of equal types, where a column that the row lacks is None."""
+    kept = {key: value for key, value in loaded.items() if key in row or value is not None}
+    return json.dumps(row, sort_keys=True) == json.dumps(kept, sort_keys=True)
+
+
+def _compare(path: Path, loaded: Iterable[Any], name: str) -> int:
+    count = 0
+    rows = iter(loaded)
+    for number, line in _lines(path):
+        count += 1
+        row = next(rows, None)
+        if row is None:
+            raise DataError(f"{name}: row {count} (line {number} of {path.name}) is not there", _LOOK)
+        if not same_row(json.loads(line), row):
+            raise DataError(f"{name}: row {count} (line {number} of {path.name}) is not the one that was sent", _LOOK)
+    if next(rows, None) is not None:
+        raise DataError(f"{name}: there are more rows than the {count:,} that were sent", _LOOK)
+    return count
+
+
+_LOOK = "what is published is not what was sent: look at the revision on the Hub before anyone merges it"
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    for chunk in chunks(ByteRange(path, 0, path.stat().st_size)):
+        if isinstance(chunk, int):
+            raise ExternalError(f"{path}: a line of {chunk} bytes is too long to compare")
+        for line in chunk.split(b"\n"):
+            number += 1
+            if line.strip():
+                yield number, line
