@@ -207,15 +207,24 @@ class Directives:
         if depth > 30:
             raise ConfigProblems([Problem(node.place, path, f"inherits from {source} in a circle")])
         names = source.split(".")
+        if any(
+            above is not None and above.value == MISSING
+            for above in (self.frozen.get(*names[:n]) for n in range(1, len(names) + 1))
+        ):
+            return Node(MISSING, node.place)
         found = self.frozen.get(*names)
         if found is None:
             raise ConfigProblems([Problem(node.place, path, f"inherits from `{source}`, which the configuration does not have")])
-        found = copy.deepcopy(found)
         holder = self.tree.get(*names[:-1])
         if moves and holder is not None and isinstance(holder.value, dict):
             holder.value.pop(names[-1], None)
-        result = merge(found, node) if isinstance(node.value, dict) else found
-        result = self.entry(result, path, depth + 1)
+        result = self.entry(copy.deepcopy(found), tuple(names), depth + 1)
+        if isinstance(node.value, dict):
+            if not isinstance(result.value, dict):
+                raise ConfigProblems(
+                    [Problem(node.place, path, f"inherits from `{source}`, which is no mapping ({result.place})")]
+                )
+            result = merge(result, node)
         if isinstance(result.value, dict):
             for name in later:
                 if result.value.pop(name, None) is None:

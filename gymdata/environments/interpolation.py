@@ -75,7 +75,7 @@ class Interpolator:
         if self.steps > MAX_STEPS or len(active) > 50:
             raise InterpolationError("takes too many steps to resolve")
         if (match := _RESOLVER.fullmatch(body)) is None:
-            return self.key(str(self.text(body, path, active)).strip(), path, active)
+            return self.key(self.argument(body, path, active), path, active)
         name, arguments = match[1], [self.argument(item, path, active) for item in _split(match[2])]
         match name, arguments:
             case "oc.env", [variable]:

@@ -107,12 +107,12 @@ def load(path: Path, name: str = "") -> Node:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError("is not UTF-8 text", "save the file as UTF-8", name, line) from None
     try:
+        _refuse_depth(text, name)
         document = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise ConfigError(
-            f"is not YAML: {error.problem or error.context}", path=name, line=mark.line + 1 if mark else 0
-        ) from None
+        line = min(mark.line + 1, len(text.splitlines())) if mark else 0
+        raise ConfigError(f"is not YAML: {error.problem or error.context}", path=name, line=line) from None
     except yaml.YAMLError as error:
         line = text.count("\n", 0, getattr(error, "position", None) or 0) + 1
         raise ConfigError(f"is not YAML: {str(error).splitlines()[0]}", path=name, line=line) from None
@@ -121,13 +121,22 @@ def load(path: Path, name: str = "") -> Node:
     return Node({}, Place(name, 1)) if document is None else _Reader(name).node(document, 1)
 
 
+def _refuse_depth(text: str, name: str) -> None:
+    """Raises ConfigError for text nested too deep to compose: libyaml's composer is recursive and would crash the process."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise ConfigError(f"nests deeper than {MAX_DEPTH} levels", path=name, line=event.start_mark.line + 1)
+
+
 try:
     from yaml import CSafeLoader as _Base
 except ImportError:  # PyYAML without libyaml
     from yaml import SafeLoader as _Base
 
 
-class _Loader(_Base):
+class _Loader(_Base):  # pyright: ignore[reportGeneralTypeIssues]
     """YAML 1.1's implicit types, less timestamps, plus floats such as `1e3`: what OmegaConf resolves."""
 
     yaml_implicit_resolvers: ClassVar = {
@@ -147,14 +156,18 @@ class _Reader:
     def __init__(self, name: str) -> None:
         self.name = name
         self.count = 0
+        self.entry = 1  # the line of the top-level entry being read: an alias's own line is not kept
         self.scalars = yaml.constructor.SafeConstructor()
 
     def node(self, source: yaml.Node, line: int, depth: int = 0) -> Node:
         self.count += 1
+        if depth == 1:
+            self.entry = line
         if self.count > MAX_NODES:
-            raise self.error(source, f"has more than {MAX_NODES} values once its aliases are expanded", "write fewer aliases")
+            message = f"has more than {MAX_NODES} values once its aliases are expanded"
+            raise ConfigError(message, "write fewer aliases", self.name, self.entry)
         if depth > MAX_DEPTH:
-            raise self.error(source, f"nests deeper than {MAX_DEPTH} levels", "an alias may not contain itself")
+            raise ConfigError(f"nests deeper than {MAX_DEPTH} levels", "an alias may not contain itself", self.name, self.entry)
         place = Place(self.name, line)
         if isinstance(source, yaml.ScalarNode):
             return Node(self.scalar(source), place, source.value)
