@@ -1,95 +1,20 @@
-"""Publishing to the Hugging Face Hub: a plan of what would be sent, one atomic commit of it, and a look at what is there then."""
+"""Publishing to the Hugging Face Hub: a plan carried out in one atomic commit, or not at all."""
 
 from __future__ import annotations
 
 import re
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gymdata import __version__
-from gymdata.environments import licenses
-from gymdata.errors import DataError, ExternalError, UsageError
-from gymdata.manifest import sha256
-from gymdata.publish.card import Facts, SplitFacts, own_block, render
-from gymdata.publish.dataset import Dataset
-from gymdata.publish.diff import Diff, compare
-from gymdata.publish.parquet import Kind, columns, write_parquet
-from gymdata.sources.hub import ATTEMPTS, BACKOFF, Credentials, Denied, Unsettled, connected, explained
-from gymdata.sources.huggingface import Repository, matching, read_card, split_patterns
+from gymdata.errors import ExternalError
+from gymdata.publish.plan import Plan, find_proposal, holds
+from gymdata.sources.hub import ATTEMPTS, BACKOFF, Credentials, Unsettled, connected, explained
+from gymdata.sources.huggingface import Repository
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
-
-CARD = "README.md"
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where to publish, and how."""
-
-    repo_id: str
-    create_pr: bool = False
-    revision: str | None = None
-    """A branch, `refs/pr/N`, or N of an open pull request; `main` if None."""
-    message: str = ""
-    description: str = ""
-    private: bool = True
-    """Of a repository that does not exist yet."""
-    collection: str = ""
-    """`OWNER/name-slug` of a collection that the dataset joins."""
-    languages: tuple[str, ...] = ()
-
-    @property
-    def branch(self) -> str:
-        """The revision as the Hub calls it."""
-        revision = (self.revision or "main").lstrip("#")
-        return f"refs/pr/{revision}" if revision.isdigit() else re.sub(r"^pr/", "refs/pr/", revision)
-
-    @property
-    def opens(self) -> bool:
-        """Whether a new pull request is opened: `create_pr`, unless an open one is added to."""
-        return self.create_pr and not self.branch.startswith("refs/pr/")
-
-
-@dataclass(frozen=True)
-class PlannedFile:
-    """A file of the plan; `state` compares it with what the repository holds."""
-
-    path: str
-    local: Path
-    bytes: int
-    state: str
-    """new, changed or same."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything that publishing would do; nothing has been sent."""
-
-    target: Target
-    exists: bool
-    """Whether the repository does."""
-    base: str | None
-    """The commit it starts from."""
-    files: tuple[PlannedFile, ...]
-    deletions: tuple[str, ...]
-    rows: dict[str, int]
-    splits: dict[str, Path]
-    """The local rows of every split that is sent."""
-    card: str
-    diff: Diff
-    proposed: int | None
-    """The open pull request that holds exactly this, if there is one."""
-
-    @property
-    def nothing_to_do(self) -> bool:
-        """Whether the repository, or an open pull request, holds exactly this already."""
-        return self.proposed is not None or (not self.deletions and all(file.state == "same" for file in self.files))
 
 
 @dataclass(frozen=True)
@@ -116,196 +41,6 @@ class Stale(ExternalError):
             "nothing was sent; run the same command again to publish on top of it",
         )
         self.changed = tuple(changed)
-
-
-def repository_name(organization: str, name: str, domain: str | None = None, prefix: str = "Nemotron-RL") -> str:
-    """NeMo Gym's rule: `{organization}/{prefix-}{domain-}{name}`. Raises UsageError if that is no name on the Hub."""
-    repo_id = f"{organization}/{'-'.join(part for part in (prefix, (domain or '').lower(), name) if part)}"
-    if (
-        not re.fullmatch(r"[\w.-]+/[\w.-]{1,96}", repo_id)
-        or re.search(r"--|\.\.", repo_id)
-        or re.search(r"(^|/)[.-]|[.-](/|$)", repo_id)
-    ):
-        raise UsageError(
-            f"{repo_id!r} is no name that the Hub takes", "letters, digits, - _ . only, at most 96; give one with --repo-id"
-        )
-    return repo_id
-
-
-@contextmanager
-def planned(dataset: Dataset, target: Target, credentials: Credentials, endpoint: str | None = None) -> Iterator[Plan]:
-    """The plan; its files live as long as the block. Raises ExternalError if the Hub cannot be read, DataError for its card."""
-    with tempfile.TemporaryDirectory(prefix="gymdata-publish-") as folder, connected(credentials, endpoint) as api:
-        with explained(f"reading {target.repo_id}"):
-            plan = _plan(dataset, target, api, Path(folder), bool(credentials.token))
-        yield plan
-
-
-def _plan(dataset: Dataset, target: Target, api: HfApi, folder: Path, signed_in: bool) -> Plan:
-    repository = _open(api, target, signed_in)
-    held = repository.entries() if repository else {}
-    before = repository.download(CARD).read_text("utf-8", errors="replace") if repository and CARD in held else ""
-    others, has_jsonl = _other_splits(repository, read_card(before), dataset, folder) if repository else ({}, set())
-    local = {split.name: split.path for split in dataset.splits}
-    kinds = columns([*others.values(), *local.values()])
-    files: dict[str, Path] = {}
-    splits = []
-    for name, path in {**local, **others}.items():
-        table = f"data/{name}-00000-of-00001.parquet"
-        rows = write_parquet(path, folder / f"{name}.parquet", kinds)
-        files[table] = folder / f"{name}.parquet"
-        jsonl = f"{name}.jsonl" if name in local or name in has_jsonl else ""
-        metrics = next((split.metrics for split in dataset.splits if split.name == name), {})
-        splits.append(SplitFacts(name, rows, jsonl, (table,), sha256(files[table]), metrics))
-    files |= {f"{name}.jsonl": path for name, path in local.items()}
-    files |= {path.name: path for path in dataset.sidecars}
-    card = render(_facts(dataset, target, splits, kinds), before)
-    (folder / CARD).write_text(card, encoding="utf-8")
-    files[CARD] = folder / CARD
-    deletions = tuple(sorted(path for path in held if path not in files and _replaced(path, [split.name for split in splits])))
-    _check_globs(card, {*held, *files} - {*deletions}, target.repo_id)
-    compared = tuple(PlannedFile(path, file, file.stat().st_size, _state(file, held.get(path))) for path, file in files.items())
-    plan = Plan(
-        target,
-        repository is not None,
-        repository.commit if repository else None,
-        compared,
-        deletions,
-        {split.name: split.rows for split in splits if split.name in local},
-        local,
-        card,
-        _difference(repository, held, local, target, folder),
-        None,
-    )
-    if repository and target.opens and not plan.nothing_to_do:
-        return replace(plan, proposed=_find_proposal(api, plan))
-    return plan
-
-
-def _open(api: HfApi, target: Target, signed_in: bool) -> Repository | None:
-    """The repository at the branch to publish to, or at what it would branch from; None if there is no repository yet."""
-    from huggingface_hub import errors
-
-    try:
-        try:
-            commit = api.dataset_info(target.repo_id, revision=target.branch).sha
-        except errors.RevisionNotFoundError:
-            if target.branch.startswith("refs/pr/"):
-                raise
-            commit = api.dataset_info(target.repo_id).sha
-    except errors.HfHubHTTPError as error:
-        if error.response.status_code == 404 and isinstance(error, errors.RepositoryNotFoundError) and signed_in:
-            return None
-        if error.response.status_code == 401 and not signed_in:
-            hint = "set HF_TOKEN, hf_token in env.yaml, or run `hf auth login`"
-            raise Denied(f"{target.repo_id}: not logged in to the Hub, and there is no such public dataset", hint) from error
-        raise
-    return Repository(api, target.repo_id, str(commit))
-
-
-def _other_splits(
-    repository: Repository, card: dict[str, Any], dataset: Dataset, folder: Path
-) -> tuple[dict[str, Path], set[str]]:
-    """The rows of splits that the repository has and that are not sent now, since all tables must have the same columns.
-
-    Also the names of those whose rows are `<split>.jsonl` in the repository.
-    """
-    sent = {split.name for split in dataset.splits}
-    try:
-        splits = repository.splits(None)
-    except DataError:
-        if split_patterns(card):
-            raise
-        return {}, set()
-    found = {name: folder / f"other-{name}.jsonl" for name in splits if name not in sent}
-    for name, path in found.items():
-        repository.fetch(splits[name], path, name)
-    return found, {name for name in found if splits[name] == [f"{name}.jsonl"]}
-
-
-def _replaced(path: str, splits: Sequence[str]) -> bool:
-    """Whether a file of the repository is an older table of one of the splits."""
-    return any(re.fullmatch(rf"data/{re.escape(name)}-\d{{5}}-of-\d{{5}}\.parquet", path) for name in splits)
-
-
-def _facts(dataset: Dataset, target: Target, splits: Sequence[SplitFacts], kinds: dict[str, Kind]) -> Facts:
-    license = dataset.license or "TBD"
-    with open(dataset.splits[0].path, "rb") as stream:
-        example = stream.readline()
-    return Facts(
-        target.repo_id,
-        dataset.environment.name,
-        dataset.environment.description,
-        licenses.hub(license),
-        license,
-        tuple(splits),
-        kinds,
-        example,
-        __version__,
-        dataset.manifest.fingerprint,
-        tuple((Path(source.path).name, source.sha256) for source in dataset.manifest.inputs),
-        target.languages,
-    )
-
-
-def _check_globs(card: str, paths: set[str], repo_id: str) -> None:
-    for config in read_card(card).get("configs", []):
-        for split, globs in (split_patterns({"configs": [config]}) or {}).items():
-            for glob in globs:
-                if not matching(glob, sorted(paths)):
-                    raise DataError(
-                        f"{repo_id}: its card names {glob} for split {split}, and no file would match: nobody could load it",
-                        "mend `configs` in the card on the Hub first",
-                    )
-
-
-def _state(local: Path, entry: Any) -> str:
-    from gymdata.sources.huggingface import is_whole
-
-    return "new" if entry is None else "same" if is_whole(local, entry) else "changed"
-
-
-def _difference(
-    repository: Repository | None, held: dict[str, Any], local: dict[str, Path], target: Target, folder: Path
-) -> Diff:
-    before = {}
-    if repository:
-        (folder / "before").mkdir()
-        for name in local:
-            for path in (f"{name}.jsonl", f"{name}_metrics.json", f"{name}_statistics.json"):
-                if path in held:
-                    (folder / "before" / path).symlink_to(repository.download(path).resolve())
-            if f"{name}.jsonl" in held:
-                before[name] = folder / "before" / f"{name}.jsonl"
-    return compare(before, local, (f"{target.repo_id}@{target.branch}", "this"))
-
-
-def _find_proposal(api: HfApi, plan: Plan) -> int | None:
-    """The number of an open pull request whose files are exactly the plan's."""
-    repo_id = plan.target.repo_id
-    for one in api.get_repo_discussions(repo_id, repo_type="dataset", discussion_type="pull_request"):
-        if one.is_pull_request and one.status in ("open", "draft") and _holds(api, plan, f"refs/pr/{one.num}"):
-            return one.num
-    return None
-
-
-def _holds(api: HfApi, plan: Plan, revision: str) -> bool:
-    """Whether a revision has every file of the plan, and none that the plan deletes. The card may differ outside our block."""
-    paths = [file.path for file in plan.files] + list(plan.deletions)
-    entries = {
-        entry.path: entry for entry in api.get_paths_info(plan.target.repo_id, paths, revision=revision, repo_type="dataset")
-    }
-    if any(path in entries for path in plan.deletions):
-        return False
-    for file in plan.files:
-        if file.path not in entries:
-            return False
-        if _state(file.local, entries[file.path]) != "same" and file.path != CARD:
-            return False
-    if _state(plan.files[-1].local, entries[CARD]) == "same":
-        return True
-    there = Path(api.hf_hub_download(plan.target.repo_id, CARD, repo_type="dataset", revision=revision)).read_text("utf-8")
-    return own_block(there) == own_block(plan.card)
 
 
 def send(
@@ -408,9 +143,9 @@ def _oid(entry: Any) -> str | None:
 def _settled(api: HfApi, plan: Plan) -> Published | None:
     """After a commit with an unknown end: what it made, or None if it made nothing."""
     if plan.target.opens:
-        number = _find_proposal(api, plan)
+        number = find_proposal(api, plan)
         return _published(api, plan, f"refs/pr/{number}", sent=True) if number else None
-    return _published(api, plan, plan.target.branch, sent=True) if _holds(api, plan, plan.target.branch) else None
+    return _published(api, plan, plan.target.branch, sent=True) if holds(api, plan, plan.target.branch) else None
 
 
 def _published(api: HfApi, plan: Plan, revision: str, sent: bool) -> Published:

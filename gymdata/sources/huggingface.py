@@ -7,47 +7,38 @@ repository is ever executed.
 from __future__ import annotations
 
 import hashlib
-import os
-import posixpath
 import re
 import shutil
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from gymdata.atomic import disk_errors, writing
 from gymdata.errors import DataError, ExternalError, UsageError
 from gymdata.manifest import sha256
-from gymdata.rows.lines import open_stream
+from gymdata.sources.data_files import (
+    CONVERT,
+    EXECUTABLE,
+    append_rows,
+    inside,
+    kind_of,
+    matching,
+    read_card,
+    refuse_impostor,
+    split_patterns,
+)
 from gymdata.sources.hub import ATTEMPTS, BACKOFF, Credentials, Denied, connected, explained
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
     from huggingface_hub.hf_api import RepoFile, RepoFolder
 
-EXECUTABLE = (
-    ".py",
-    ".ipynb",
-    ".sh",
-    ".pkl",
-    ".pickle",
-    ".pt",
-    ".pth",
-    ".bin",
-    ".joblib",
-    ".dill",
-    ".npy",
-    ".npz",
-    ".h5",
-    ".so",
-    ".exe",
-)
-"""Kinds of file that are programs, or that run one when they are loaded."""
 _BLOCK = 1 << 20
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -91,98 +82,51 @@ def fetch(
         )
     if output and not (artifact or split):
         raise UsageError("one output file for all splits", "name a split or an artifact, or give a folder")
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id):
+    if not re.fullmatch(r"([\w.-]+/)?[\w.-]+", repo_id):
         raise UsageError(f"{repo_id!r} is not the name of a dataset on the Hub", "write OWNER/NAME")
     if artifact:
         artifact = inside(artifact)
         if artifact.lower().endswith(EXECUTABLE):
             raise UsageError(f"{repo_id}: {artifact} is code, or runs code when it is loaded", "gymdata fetches data only")
 
-    def attempt(who: Credentials) -> tuple[Fetched, ...]:
+    def attempt(api: HfApi) -> tuple[Fetched, ...]:
+        repository = Repository(api, repo_id, str(api.dataset_info(repo_id, revision=revision).sha))
+        if artifact:
+            return (repository.fetch([artifact], output or folder / PurePosixPath(artifact).name, None),)
+        splits = repository.splits(config)
+        if split and split not in splits:
+            raise UsageError(f"{repo_id} has no split {split!r}", f"its splits are {', '.join(splits)}")
+        names = [split] if split else list(splits)
+        return tuple(repository.fetch(splits[name], output or folder / f"{name}.jsonl", name) for name in names)
+
+    return _allowed(attempt, repo_id, credentials, endpoint)
+
+
+def fetch_statistics(repo_id: str, commit: str, folder: Path, credentials: Credentials | None = None) -> None:
+    """Fetch the `_metrics.json` and `_statistics.json` files that stand at the top of a dataset, if there are any."""
+
+    def attempt(api: HfApi) -> None:
+        repository = Repository(api, repo_id, commit)
+        for path in repository.entries():
+            if re.fullmatch(r"\w+_(metrics|statistics)\.json", path):
+                repository.fetch([path], folder / path, None)
+
+    _allowed(attempt, repo_id, credentials, None)
+
+
+def _allowed(attempt: Callable[[HfApi], Result], repo_id: str, credentials: Credentials | None, endpoint: str | None) -> Result:
+    """What `attempt` gives an anonymous caller, or, where that is denied, one with credentials."""
+
+    def trial(who: Credentials) -> Result:
         with connected(who, endpoint) as api, explained(f"reading {repo_id}"):
-            repository = Repository(api, repo_id, str(api.dataset_info(repo_id, revision=revision).sha))
-            if artifact:
-                return (repository.fetch([artifact], output or folder / PurePosixPath(artifact).name, None),)
-            splits = repository.splits(config)
-            if split and split not in splits:
-                raise UsageError(f"{repo_id} has no split {split!r}", f"its splits are {', '.join(splits)}")
-            names = [split] if split else list(splits)
-            return tuple(repository.fetch(splits[name], output or folder / f"{name}.jsonl", name) for name in names)
+            return attempt(api)
 
     try:
-        return attempt(Credentials())
+        return trial(Credentials())
     except Denied:
         if not credentials or not credentials.token:
             raise
-    return attempt(credentials)
-
-
-def inside(path: str) -> str:
-    """The normal form of a path in a repository; raises UsageError if it could leave the folder it is fetched into."""
-    parts = path.split("/")
-    bad = not path or "\\" in path or "\0" in path or path.startswith("/") or re.match(r"[A-Za-z]:", path) or ".." in parts
-    normal = posixpath.normpath(path)
-    if bad or normal in (".", "..") or not normal.isprintable():
-        raise UsageError(
-            f"{path!r} is no path of a file in a repository", "give it as the files page shows it, such as data/train.jsonl"
-        )
-    return normal
-
-
-def split_patterns(card: Mapping[str, Any], config: str | None = None) -> dict[str, list[str]] | None:
-    """Glob patterns by split from the card's `configs`, or None if it has none. Raises UsageError for an unknown `config`.
-
-    Without `config` the one marked default is meant, else the one named `default`, else the only or first one.
-    """
-    configs = [one for one in card.get("configs") or [] if isinstance(one, dict) and one.get("data_files")]
-    if not configs:
-        if config and config != "default":
-            raise UsageError(f"the dataset has no configuration {config!r}", "leave it out")
-        return None
-    names = [str(one.get("config_name", "default")) for one in configs]
-    if config is not None and config not in names:
-        raise UsageError(f"the dataset has no configuration {config!r}", f"it has {', '.join(names)}")
-    wanted = config or next(
-        (n for n, one in zip(names, configs, strict=True) if one.get("default")), "default" if "default" in names else names[0]
-    )
-    chosen = configs[names.index(wanted)]
-    base = str(chosen.get("data_dir") or "").strip("/")
-    files = chosen["data_files"]
-    entries = (
-        files if isinstance(files, list) and all(isinstance(one, dict) for one in files) else [{"split": "train", "path": files}]
-    )
-    found: dict[str, list[str]] = {}
-    for entry in entries:
-        paths = entry.get("path") or []
-        for path in [paths] if isinstance(paths, str) else paths:
-            found.setdefault(str(entry.get("split", "train")), []).append(posixpath.normpath(posixpath.join(base, path)))
-    return found
-
-
-def matching(pattern: str, paths: Sequence[str]) -> list[str]:
-    """The paths that a card's glob means: `*` within a folder, `**` across folders; hidden files and `__folders__` never."""
-    if not any(mark in pattern for mark in "*?[{"):
-        return [pattern] if pattern in paths else []
-    from fsspec.utils import glob_translate
-
-    expression = re.compile(glob_translate(pattern))
-    return sorted(path for path in paths if expression.match(path) and not re.search(r"(^|/)(\.|__)", path))
-
-
-def read_card(text: str) -> dict[str, Any]:
-    """The YAML block of a dataset card; {} if there is none. Raises DataError if it cannot be read."""
-    import yaml
-
-    match = re.match(r"\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(\r?\n|$)", text, re.DOTALL)
-    if not match:
-        return {}
-    try:
-        card = yaml.safe_load(match[1])
-    except yaml.YAMLError as error:
-        raise DataError(
-            f"the dataset card's YAML cannot be read: {str(error).splitlines()[0]}", "name a file with --artifact"
-        ) from error
-    return card if isinstance(card, dict) else {}
+    return trial(credentials)
 
 
 @dataclass
@@ -222,14 +166,14 @@ class Repository:
 
     def _inferred(self, paths: list[str]) -> dict[str, list[str]]:
         """Without `configs` the file names tell the splits, as `datasets` reads them."""
-        kinds = Counter(kind for path in paths if (kind := _kind(path)))
-        data = [path for path in paths if kinds and _kind(path) == kinds.most_common(1)[0][0]]
+        kinds = Counter(kind for path in paths if (kind := kind_of(path)))
+        data = [path for path in paths if kinds and kind_of(path) == kinds.most_common(1)[0][0]]
         if not data:
             if any(path.endswith(".py") for path in paths):
                 raise DataError(
                     f"{self.repo_id}: its rows come from a script", "gymdata runs no remote code; ask its owners for data files"
                 )
-            raise DataError(f"{self.repo_id}: no JSONL, JSON or Parquet file in it", _CONVERT)
+            raise DataError(f"{self.repo_id}: no JSONL, JSON or Parquet file in it", CONVERT)
         from datasets.data_files import _get_data_files_patterns
 
         # The names are the library's to interpret; the listing is ours, so it fetches nothing.
@@ -242,14 +186,14 @@ class Repository:
         """Put the files, one after the other, into `target`: as rows of a split, or (None) byte for byte."""
         for path in paths:
             inside(path)
-            if split and not _kind(path):
-                raise DataError(f"{self.repo_id}: {path} is not JSONL, JSON or Parquet", _CONVERT)
+            if split and not kind_of(path):
+                raise DataError(f"{self.repo_id}: {path} is not JSONL, JSON or Parquet", CONVERT)
         sources = [(path, self.download(path)) for path in paths]
         with writing(target) as temporary, open(temporary, "wb") as out:
             for path, source in sources:
-                _refuse_impostor(source, f"{self.repo_id}: {path}")
+                refuse_impostor(source, f"{self.repo_id}: {path}")
                 if split:
-                    _append_rows(source, path, out)
+                    append_rows(source, path, out)
                 else:
                     with open(source, "rb") as stream:
                         shutil.copyfileobj(stream, out, _BLOCK)
@@ -284,23 +228,8 @@ class Repository:
         raise ExternalError(f"{self.repo_id}: {path} arrives damaged: its digest is not the one that the Hub gives", hint)
 
 
-_CONVERT = "fetch it with --artifact, then bring it into rows with `gymdata convert`"
-_NOT_ROWS = re.compile(r"(_metrics(_conflict)?|_statistics|(^|/)manifest|(^|/)dataset_infos?)\.json$")
-
-
 def _is_file(entry: RepoFile | RepoFolder) -> TypeGuard[RepoFile]:
     return hasattr(entry, "blob_id")
-
-
-def _kind(path: str) -> str:
-    """The format of a data file by its name, "" if it is none that can be read."""
-    name = path.lower()
-    if _NOT_ROWS.search(name):
-        return ""
-    suffix = PurePosixPath(name.removesuffix(".gz").removesuffix(".zst")).suffix
-    if suffix in (".jsonl", ".ndjson"):
-        return ".jsonl"
-    return suffix if name.endswith((".json", ".parquet")) else ""
 
 
 def _published_rows(card: Mapping[str, Any], split: str, files: list[str], entries: Mapping[str, RepoFile]) -> list[str] | None:
@@ -324,69 +253,3 @@ def is_whole(local: Path, entry: RepoFile) -> bool:
         while block := stream.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest() == entry.blob_id
-
-
-def _refuse_impostor(path: Path, name: str) -> None:
-    """Raise DataError for a page or a pointer that stands where data should."""
-    with open(path, "rb") as stream:
-        head = stream.read(512).lstrip().lower()
-    if head.startswith((b"<!doctype html", b"<html")):
-        raise DataError(
-            f"{name} is an HTML page, no data", "its owners have uploaded an error page: tell them, or pin a --revision before it"
-        )
-    if head.startswith(b"version https://git-lfs.github.com/spec/"):
-        raise DataError(
-            f"{name} is a Git LFS pointer, no data", "its owners have uploaded the pointer in place of the file: tell them"
-        )
-
-
-def _append_rows(source: Path, path: str, out: IO[bytes]) -> None:
-    """Append the rows of a data file as lines; a JSONL file keeps its bytes."""
-    if out.tell():
-        out.flush()
-        with open(out.name, "rb") as written:
-            written.seek(-1, os.SEEK_END)
-            if written.read(1) != b"\n":
-                out.write(b"\n")
-    kind = _kind(path)
-    if kind == ".parquet":
-        from gymdata.sources.parquet import parquet_to_jsonl
-
-        with tempfile.TemporaryDirectory(dir=Path(out.name).parent, prefix=".parquet-") as folder:
-            rows = Path(folder) / "rows.jsonl"
-            parquet_to_jsonl(source, rows)
-            with open(rows, "rb") as stream:
-                shutil.copyfileobj(stream, out, _BLOCK)
-    elif kind == ".json" and (items := _array_items(source)) is not None:
-        for item in items:
-            out.write(item + b"\n")
-    else:
-        with open_stream(source) as stream:
-            shutil.copyfileobj(stream, out, _BLOCK)
-
-
-_SPACE = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', re.DOTALL)
-
-
-def _array_items(path: Path) -> Iterator[bytes] | None:
-    """The items of a file that is one JSON array, one per line, numbers and escapes as they are written.
-
-    None if the file is lines. It is held in memory. Raises DataError if it is not JSON, or one object over several lines.
-    """
-    import msgspec
-
-    with open(path, "rb") as stream:
-        first = stream.read(64).lstrip()[:1]
-        stream.seek(0)
-        if first != b"[":
-            line = stream.readline().strip()
-            try:
-                msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-            except msgspec.DecodeError as error:
-                raise DataError(f"{path.name}: one JSON document that is no list of rows", _CONVERT) from error
-            return None
-        try:
-            items = msgspec.json.decode(stream.read(), type=list[msgspec.Raw])
-        except msgspec.DecodeError as error:
-            raise DataError(f"{path.name}: not valid JSON: {error}", "tell its owners, or pin another --revision") from error
-    return (_SPACE.sub(rb"\1", bytes(item)) for item in items)

@@ -11,7 +11,8 @@ import pytest
 
 from gymdata.errors import DataError, ExternalError, UsageError
 from gymdata.publish.dataset import Dataset
-from gymdata.publish.huggingface import Plan, Published, Stale, Target, planned, repository_name, send
+from gymdata.publish.huggingface import Published, Stale, send
+from gymdata.publish.plan import Plan, Target, planned, repository_name
 from gymdata.publish.verify import verify
 from gymdata.sources.hub import Credentials, Denied
 from gymdata.sources.huggingface import fetch

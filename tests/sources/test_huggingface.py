@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gymdata.errors import DataError, ExternalError, UsageError
+from gymdata.sources.data_files import inside, matching, split_patterns
 from gymdata.sources.hub import Credentials
-from gymdata.sources.huggingface import fetch, inside, matching, split_patterns
+from gymdata.sources.huggingface import fetch
 from tests.servers.fixtures import OTHER, OWNER
 from tests.servers.hub import Hub
 

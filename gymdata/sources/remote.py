@@ -1,0 +1,67 @@
+"""From a dataset's entry in a configuration to its file: the source that the entry names, fetched to where it is looked for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from gymdata.atomic import write_bytes
+from gymdata.environments.model import DatasetConfig, Environment
+from gymdata.errors import ConfigError
+from gymdata.sources.hub import find_credentials
+from gymdata.sources.huggingface import Fetched, fetch
+
+
+def fetch_dataset(dataset: DatasetConfig, environment: Environment, data_source: str | None = None) -> Fetched:
+    """Fetch a dataset from the source that it names, `data_source` ("huggingface" or "gitlab") deciding where it names both.
+
+    The file goes to `dataset.path`. Without a split in the entry it is the one of the dataset's type, as in NeMo Gym. Raises
+    ConfigError, at the entry, if there is no such source; ExternalError if it cannot be reached.
+    """
+    place = dataset.place
+    kind = data_source or (
+        dataset.source.type if dataset.source else "huggingface" if dataset.huggingface_identifier else "gitlab"
+    )
+    identifier = dataset.huggingface_identifier if kind == "huggingface" else dataset.gitlab_identifier
+    if identifier is None:
+        raise ConfigError(f"the dataset {dataset.name!r} names no source on {kind}", "give it a `source`", *place)
+    target = Path(dataset.path)
+    if kind == "gitlab":
+        from gymdata.sources.gitlab import Registry, find_registry
+
+        assert dataset.gitlab_identifier is not None
+        registry: Registry = find_registry(environment)
+        wanted = dataset.gitlab_identifier
+        return _recorded(registry.download(wanted.dataset_name, wanted.version, wanted.artifact_fpath, target))
+    assert dataset.huggingface_identifier is not None
+    source = dataset.huggingface_identifier
+    configured = environment.secret("hf_token")
+    (fetched,) = fetch(
+        source.repo_id,
+        target.parent,
+        artifact=source.artifact_fpath,
+        split=None if source.artifact_fpath else source.split or ("test" if dataset.type == "benchmark" else dataset.type),
+        revision=source.revision,
+        output=target,
+        credentials=find_credentials(configured.get_secret_value() if configured else None),
+    )
+    return _recorded(fetched)
+
+
+def revision_of(path: Path, sha256: str) -> str | None:
+    """The commit that a file was fetched at, None if it was not fetched or has changed since; for the manifest."""
+    try:
+        record = json.loads(_record(path).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return record.get("commit") if isinstance(record, dict) and record.get("sha256") == sha256 else None
+
+
+def _record(path: Path) -> Path:
+    return path.with_name(f".{path.name}.source.json")
+
+
+def _recorded(fetched: Fetched) -> Fetched:
+    write_bytes(_record(fetched.path), json.dumps({**asdict(fetched), "path": fetched.path.name}).encode() + b"\n")
+    return fetched
