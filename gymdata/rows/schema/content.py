@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BeforeValidator, Discriminator, Tag
 from pydantic_core import PydanticCustomError
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 ImageDetail = Literal["low", "high", "auto", "original"]
 
@@ -186,12 +186,6 @@ def text_or_list(value: Any) -> str:
     return "@list" if isinstance(value, list) else "@text"
 
 
-MessageContent = Annotated[
-    Annotated[str, Tag("@text")] | Annotated[list[MessagePart], Tag("@list")], Discriminator(text_or_list)
-]
-ResultContent = Annotated[
-    Annotated[str, Tag("@text")] | Annotated[list[ResultPart], Tag("@list")], Discriminator(text_or_list)
-]
-PlainContent = Annotated[
-    Annotated[str, Tag("@text")] | Annotated[list[PlainPart], Tag("@list")], Discriminator(text_or_list)
-]
+MessageContent = Annotated[Annotated[str, Tag("@text")] | Annotated[list[MessagePart], Tag("@list")], Discriminator(text_or_list)]
+ResultContent = Annotated[Annotated[str, Tag("@text")] | Annotated[list[ResultPart], Tag("@list")], Discriminator(text_or_list)]
+PlainContent = Annotated[Annotated[str, Tag("@text")] | Annotated[list[PlainPart], Tag("@list")], Discriminator(text_or_list)]

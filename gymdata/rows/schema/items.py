@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Tag, TypeAdapter, ValidationError, with_config
 from pydantic_core import PydanticCustomError
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from gymdata.rows.schema import calls
 from gymdata.rows.schema.calls import Progress
@@ -129,7 +129,9 @@ def message_kind(item: Mapping[str, Any]) -> str:
     """Which of the three message shapes an item of type `message` has."""
     content = item.get("content")
     if item.get("role") in ("user", "system", "developer"):
-        with_status = item.get("status") in ("in_progress", "completed", "incomplete")
+        status = item.get("status")
+        # A status that is no word at all stops NeMo Gym; the shape that has a status tells so.
+        with_status = status in ("in_progress", "completed", "incomplete") or isinstance(status, list | dict)
         return "@input_message" if isinstance(content, list) and with_status else "@message"
     if isinstance(content, list):
         if content and first_part_type(content) in OUTPUT_PARTS:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, with_config
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from gymdata.rows.schema.content import text_or_list
 from gymdata.rows.schema.items import InputItem
@@ -29,9 +29,7 @@ class CreateParams(TypedDict):
 
     background: NotRequired[bool | None]
     include: NotRequired[list[Includable] | None]
-    input: Annotated[
-        Annotated[str, Tag("@text")] | Annotated[list[InputItem], Tag("@list")], Discriminator(text_or_list)
-    ]
+    input: Annotated[Annotated[str, Tag("@text")] | Annotated[list[InputItem], Tag("@list")], Discriminator(text_or_list)]
     instructions: NotRequired[str | None]
     max_output_tokens: NotRequired[int | None]
     max_tool_calls: NotRequired[int | None]
@@ -45,10 +43,7 @@ class CreateParams(TypedDict):
     store: NotRequired[bool | None]
     context_management: NotRequired[list[ContextManagement] | None]
     conversation: NotRequired[
-        Annotated[
-            Annotated[str, Tag("@text")] | Annotated[Conversation, Tag("@object")], Discriminator(text_or_object)
-        ]
-        | None
+        Annotated[Annotated[str, Tag("@text")] | Annotated[Conversation, Tag("@object")], Discriminator(text_or_object)] | None
     ]
     moderation: NotRequired[Moderation | None]
     prompt_cache_key: NotRequired[str | None]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Tag, with_config
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from gymdata.rows.schema import calls, items
 from gymdata.rows.schema.calls import KEEP, Progress
@@ -187,9 +187,7 @@ class Response(TypedDict):
     error: NotRequired[ResponseError]
     incomplete_details: NotRequired[IncompleteDetails]
     instructions: NotRequired[
-        Annotated[
-            Annotated[str, Tag("@text")] | Annotated[list[dict[str, Any]], Tag("@list")], Discriminator(text_or_list)
-        ]
+        Annotated[Annotated[str, Tag("@text")] | Annotated[list[dict[str, Any]], Tag("@list")], Discriminator(text_or_list)]
     ]
     metadata: NotRequired[dict[str, str]]
     model: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Discriminator, Tag
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from gymdata.rows.schema.content import InputFile, InputImage, InputText
 

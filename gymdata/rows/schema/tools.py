@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Discriminator, Tag
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 
 def text_or_object(value: Any) -> str:
@@ -121,9 +121,7 @@ class McpTool(TypedDict):
     server_label: str
     type: Literal["mcp"]
     allowed_tools: NotRequired[
-        Annotated[
-            Annotated[list[str], Tag("@list")] | Annotated[ToolFilter, Tag("@object")], Discriminator(_list_or_object)
-        ]
+        Annotated[Annotated[list[str], Tag("@list")] | Annotated[ToolFilter, Tag("@object")], Discriminator(_list_or_object)]
         | None
     ]
     authorization: NotRequired[str]
@@ -181,9 +179,7 @@ class AutoContainer(TypedDict):
 
 
 class CodeInterpreterTool(TypedDict):
-    container: Annotated[
-        Annotated[str, Tag("@text")] | Annotated[AutoContainer, Tag("@object")], Discriminator(text_or_object)
-    ]
+    container: Annotated[Annotated[str, Tag("@text")] | Annotated[AutoContainer, Tag("@object")], Discriminator(text_or_object)]
     type: Literal["code_interpreter"]
 
 

@@ -7,12 +7,13 @@ once, in `content`, `tools` and `settings`; `variant` gives the other readings.
 
 from __future__ import annotations
 
+import functools
+import operator
 import types
-from functools import cache
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
 
 from pydantic import ConfigDict
-from typing_extensions import NotRequired, TypedDict, get_type_hints, is_typeddict
+from typing_extensions import TypedDict, get_type_hints, is_typeddict
 
 Extra = Literal["forbid", "ignore", "allow"]
 
@@ -36,13 +37,15 @@ def variant(shape: Any, extra: Extra) -> Any:
     if origin is Annotated:
         return Annotated[(variant(arguments[0], extra), *arguments[1:])]  # pyright: ignore[reportInvalidTypeForm]
     if origin in (Union, types.UnionType):
-        return Union[tuple(variant(member, extra) for member in arguments)]  # pyright: ignore[reportInvalidTypeArguments]
-    if origin in (list, dict):
-        return origin[tuple(variant(member, extra) for member in arguments)]
+        return functools.reduce(operator.or_, [variant(member, extra) for member in arguments])
+    if origin is list:
+        return list[variant(arguments[0], extra)]
+    if origin is dict:
+        return dict[arguments[0], variant(arguments[1], extra)]
     return shape
 
 
-@cache
+@functools.cache
 def _object(shape: Any, extra: Extra) -> Any:
     own: Extra = getattr(shape, "__pydantic_config__", {}).get("extra", extra)
     fields = {}
@@ -51,7 +54,7 @@ def _object(shape: Any, extra: Extra) -> Any:
         inner = variant(get_args(hint)[0] if wrapper is NotRequired else hint, own)
         optional = wrapper is NotRequired or (own == "allow" and f"{shape.__name__}.{key}" in _SDK_OPTIONAL)
         if optional and own == "allow" and NOT_NULL not in getattr(inner, "__metadata__", ()):
-            inner = Union[inner, None]
+            inner = inner | None
         fields[key] = NotRequired[inner] if optional else inner
     made: Any = TypedDict(shape.__name__, fields)  # pyright: ignore
     made.__doc__ = shape.__doc__

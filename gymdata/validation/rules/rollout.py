@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gymdata.validation.findings import Finding
+from gymdata.validation.rules.schema import beyond_gym_in_item
 from gymdata.validation.rules.schema_words import found
 
 
@@ -35,4 +36,9 @@ def check(row: Mapping[str, Any]) -> list[Finding]:
     if "response" in row and row["response"] is None:
         message = "`response` is null; nothing can be scored again, and NeMo Gym's own reader refuses the row"
         findings.append(Finding("GD602", "$.response", message, "keep the response that the model gave"))
+    response = row.get("response")
+    output = response.get("output") if isinstance(response, dict) else None
+    for index, item in enumerate(output if isinstance(output, list) else ()):
+        if isinstance(item, dict):
+            findings += beyond_gym_in_item(("response", "output", index), item)
     return findings

@@ -9,6 +9,8 @@ from gymdata.validation.findings import Finding
 from gymdata.validation.rules.schema_catalogue import SCHEMA_RULES
 from gymdata.validation.rules.schema_words import decodes_to, excerpt, found, json_path
 
+Keys = tuple[str | int, ...]
+
 _ERRORS = frozenset(rule.code for rule in SCHEMA_RULES if rule.severity == "error")
 
 
@@ -38,7 +40,8 @@ def check(row: object) -> tuple[list[Finding], dict[str, Any] | None]:
     if "agent_ref" in row:
         findings += _agent_ref(row["agent_ref"])
     if not materialized and isinstance(row.get("responses_create_params"), dict):
-        findings += _beyond_gym(row["responses_create_params"])
+        told = {finding.path[:end] for finding in findings for end in _ends(finding.path)}
+        findings += [finding for finding in _beyond_gym(row["responses_create_params"]) if finding.path not in told]
     if any(finding.code in _ERRORS for finding in findings):
         return findings, None
     return findings, params
@@ -56,6 +59,12 @@ def is_plain_function_tool(tool: Mapping[str, Any]) -> bool:
         and isinstance(tool.get("description"), str | None)
         and isinstance(tool.get("defer_loading", False), bool)
     )
+
+
+def _ends(path: str) -> Iterator[int]:
+    """Where the path, and each path above it, ends."""
+    yield from (place for place, character in enumerate(path) if character in ".[")
+    yield len(path)
 
 
 def _not_a_row(row: object) -> Finding:
@@ -90,38 +99,43 @@ def _beyond_gym(params: Mapping[str, Any]) -> Iterator[Finding]:
         for name, value in template["variables"].items():
             yield from _part((*root, "prompt", "variables", name), value)
     for at, item in _objects(params.get("input"), (*root, "input")):
-        kind = item.get("type", "message" if "role" in item else None)
-        if kind == "custom_tool_call_output":
-            for part_at, part in _objects(item.get("output"), (*at, "output")):
-                yield from _part(part_at, part)
-        if kind != "message":
-            continue
+        yield from beyond_gym_in_item(at, item)
         for part_at, part in _objects(item.get("content"), (*at, "content")):
-            yield from _part(part_at, part)
-            if part.get("logprobs"):
+            if part.get("logprobs") and item.get("type", "message") == "message":
                 yield _crash((*part_at, "logprobs"))
         lost = next((key for key in ("tool_calls", "function_call") if item.get(key)), None)
-        if lost and isinstance(item.get("content"), str | list):
+        if lost and item.get("type", "message") == "message" and isinstance(item.get("content"), str | list):
             message = f"NeMo Gym drops `{lost}` from the message: the model will not see the calls"
             hint = 'write each as an item {"type": "function_call", "call_id": …, "name": …, "arguments": …}'
             yield Finding("GD221", json_path((*at, lost)), message, hint)
 
 
-def _objects(values: Any, at: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:
+def beyond_gym_in_item(at: Keys, item: Mapping[str, Any]) -> Iterator[Finding]:
+    """Parts of an item of a prompt or a response that only NeMo Gym refuses."""
+    kind = item.get("type", "message")
+    if kind == "message":
+        for part_at, part in _objects(item.get("content"), (*at, "content")):
+            yield from _part(part_at, part)
+    elif kind == "custom_tool_call_output" or (kind == "function_call_output" and at[0] == "response"):
+        for part_at, part in _objects(item.get("output"), (*at, "output")):
+            yield from _part(part_at, part)
+
+
+def _objects(values: Any, at: Keys) -> Iterator[tuple[Keys, dict[str, Any]]]:
     if isinstance(values, list):
         for index, value in enumerate(values):
             if isinstance(value, dict):
                 yield (*at, index), value
 
 
-def _part(at: tuple[str | int, ...], part: Any) -> Iterator[Finding]:
+def _part(at: Keys, part: Any) -> Iterator[Finding]:
     if not isinstance(part, dict):
         return
     if part.get("type") == "input_image" and "detail" not in part:
         message = "`detail` is missing from the image; NeMo Gym 0.7.0 refuses the row, older versions take it"
         yield Finding("GD211", json_path((*at, "detail")), message, 'add "detail": "auto"')
     elif part.get("type") == "input_audio":
-        message = "the part is of type \"input_audio\", which NeMo Gym 0.7.0 refuses"
+        message = 'the part is of type "input_audio", which NeMo Gym 0.7.0 refuses'
         yield Finding("GD210", json_path((*at, "type")), message, "give the audio to an environment that serves it itself")
 
 
@@ -142,6 +156,6 @@ def _crashing_keys(tool: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
                 yield key, "network_policy", "domain_secrets"
 
 
-def _crash(at: tuple[str | int, ...]) -> Finding:
+def _crash(at: Keys) -> Finding:
     message = f"{excerpt(str(at[-1]))} is legal in the Responses API, but NeMo Gym stops here with a traceback"
     return Finding("GD212", json_path(at), message, "collate with gymdata; with NeMo Gym 0.7.0, leave it out")

@@ -30,6 +30,11 @@ _ANSWER = (
     ' "content": [{"type": "output_text", "text": "4", "annotations": []}]}'
 )
 
+_USAGE = (
+    '{"input_tokens": 1, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 1,'
+    ' "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 2}'
+)
+
 
 def _rollout(response: str | None = _RESPONSE % (_ANSWER, ""), reward: str | None = "1.0") -> str:
     members = [f'"responses_create_params": {{{_PROMPT}}}']
@@ -216,14 +221,7 @@ SCHEMA_RULES = [
         "NeMo Gym refuses the response.",
         "Write input_tokens, output_tokens, total_tokens and their details.",
         _rollout(_RESPONSE % (_ANSWER, ', "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}')),
-        _rollout(
-            _RESPONSE
-            % (
-                _ANSWER,
-                ', "usage": {"input_tokens": 1, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 1,'
-                ' "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 2}',
-            )
-        ),
+        _rollout(_RESPONSE % (_ANSWER, f', "usage": {_USAGE}')),
     ),
     Rule(
         "GD604", "output-without-type", "error", "An output item without `type`.",

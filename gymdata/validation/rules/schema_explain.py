@@ -35,7 +35,11 @@ _EXPECTED = {
     "model": "an object",
     "literal": "one of its known values",
 }
-_TEXT_OR_LIST = {"input": "a string or a list of items", "content": "a string or a list of parts", "output": "a string or a list of parts"}
+_TEXT_OR_LIST = {
+    "input": "a string or a list of items",
+    "content": "a string or a list of parts",
+    "output": "a string or a list of parts",
+}
 _OPTIONS = re.compile(r"'([^']*)'")
 
 
@@ -127,7 +131,7 @@ def _chat_item(place: Keys, item: Mapping[str, Any]) -> Finding | None:
         return Finding("GD216", json_path((*place, calls)), message, hint)
     if "type" not in item and "role" not in item and "from" in item and "value" in item:
         message = "the item is a ShareGPT turn (`from`, `value`)"
-        hint = "write {\"role\": …, \"content\": …}, or convert the file with `gymdata convert --from sharegpt`"
+        hint = 'write {"role": …, "content": …}, or convert the file with `gymdata convert --from sharegpt`'
         return Finding("GD218", json_path((*place, "role")), message, hint)
     return None
 
@@ -135,7 +139,7 @@ def _chat_item(place: Keys, item: Mapping[str, Any]) -> Finding | None:
 def _finding(kind: str, context: Mapping[str, Any], keys: Keys, values: list[Any]) -> Finding | None:
     """The finding of one fault that is no habit of another format."""
     name = str(keys[-1]) if keys else ""
-    value = values[-1]
+    value: Any = values[-1]
     if kind == "missing":
         return _missing(keys, values)
     if kind == "extra_forbidden":
@@ -146,7 +150,7 @@ def _finding(kind: str, context: Mapping[str, Any], keys: Keys, values: list[Any
         missing = " and ".join(f"`{key}`" for key in context["missing"])
         message = f"the item has some of the token ids, but not {missing}"
         return Finding("GD219", json_path((*keys, context["missing"][0])), message, "give all three lists, or none")
-    if kind == "token_ids_type":
+    if kind == "token_ids_type" and isinstance(value, dict):
         return _wrong(((*keys, context["key"])), value[context["key"]], "a list of numbers, one for each token")
     if kind in ("video_source", "video_url"):
         at = (*keys, context.get("key", "video_url"))
@@ -194,7 +198,12 @@ def _wrong(keys: Keys, value: Any, expected: str) -> Finding:
 
 def _member_of(keys: Keys) -> str:
     named = {"input": "the item", "output": "the item", "tools": "the tool", "content": "the part"}
-    return named.get(str(keys[-2]) if len(keys) > 1 else "", f"member {keys[-1]}")
+    return named.get(_above(keys), f"member {keys[-1]}")
+
+
+def _above(keys: Keys) -> str:
+    """The last key but one."""
+    return str(keys[-2]) if len(keys) > 1 else ""
 
 
 def _owner(keys: Keys, values: list[Any]) -> str:
@@ -259,7 +268,7 @@ def _unknown_value(name: str, keys: Keys, value: Any, options: list[str]) -> Fin
 def _unknown_kind(context: Mapping[str, Any], keys: Keys, values: list[Any]) -> Finding:
     """An object that none of its place's shapes fits, told by its `type`."""
     holder = values[-1]
-    group = str(keys[-2]) if len(keys) > 1 and isinstance(keys[-1], int) else str(keys[-1])
+    group = _above(keys) if isinstance(keys[-1], int) else str(keys[-1])
     noun = _member_of(keys) if isinstance(keys[-1], int) else f"`{keys[-1]}`"
     at = (*keys, "type")
     if "type" not in holder:
@@ -299,7 +308,9 @@ def _untold_item(keys: Keys, item: Mapping[str, Any]) -> Finding:
             finding = _unknown_value("role", (*keys, "role"), role, list(ROLES))
             return Finding(finding.code, finding.path, finding.message + lost, finding.hint)
         if "content" not in item:
-            return Finding("GD201", json_path((*keys, "content")), f"`content` is missing from the item{lost}", MISSING_REMEDY["content"])
+            return Finding(
+                "GD201", json_path((*keys, "content")), f"`content` is missing from the item{lost}", MISSING_REMEDY["content"]
+            )
         if not isinstance(content, str | list):
             return _wrong((*keys, "content"), content, "a string or a list of parts")
         if role == "assistant":
@@ -307,5 +318,9 @@ def _untold_item(keys: Keys, item: Mapping[str, Any]) -> Finding:
             return Finding("GD201", json_path((*keys, "id")), f"`id` is missing from the answer of the model{lost}", hint)
         message = f"the message of role {role} holds output parts, which only the assistant writes{lost}"
         return Finding("GD203", json_path((*keys, "content", 0, "type")), message, 'write {"type": "input_text", "text": …}')
-    message = "the item is empty" if not item else f"the item has no `type`, and nothing in it tells its kind: it is {found(dict(item))}"
+    message = (
+        "the item is empty"
+        if not item
+        else f"the item has no `type`, and nothing in it tells its kind: it is {found(dict(item))}"
+    )
     return Finding("GD205", json_path(keys), message, 'write {"role": "user", "content": …}, or say with `type` what it is')

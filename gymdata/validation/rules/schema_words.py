@@ -11,7 +11,14 @@ from typing import Any
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 MEANT = {
-    "role": {"human": "user", "prompter": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant", "ai": "assistant"},
+    "role": {
+        "human": "user",
+        "prompter": "user",
+        "gpt": "assistant",
+        "bot": "assistant",
+        "model": "assistant",
+        "ai": "assistant",
+    },
     "item": {
         "tool_call": "function_call",
         "tool_use": "function_call",
@@ -40,8 +47,8 @@ PARAMETER_REMEDY = {
     "max_tokens": "rename it to `max_output_tokens`",
     "max_completion_tokens": "rename it to `max_output_tokens`",
     "max_new_tokens": "rename it to `max_output_tokens`",
-    "response_format": "write it as `text`: {\"format\": …}",
-    "reasoning_effort": "write it as `reasoning`: {\"effort\": …}",
+    "response_format": 'write it as `text`: {"format": …}',
+    "reasoning_effort": 'write it as `reasoning`: {"effort": …}',
     "functions": "write them as `tools`",
     "function_call": "write it as `tool_choice`",
     "system": "write it as `instructions`, or as a first item of role system",
