@@ -1,6 +1,6 @@
 """The connection to the Hugging Face Hub: who calls, how patiently, and what a failure means to the person who asked.
 
-Every request of `huggingface_hub` (and of `datasets`, which uses it) passes `_Patience`: what is safe to repeat is repeated,
+Every request of `huggingface_hub` (and of `datasets`, which uses it) passes `Patience`: what is safe to repeat is repeated,
 with jitter and within bounds; what may have taken effect is never repeated blindly but reported as `Unsettled`.
 """
 
@@ -81,7 +81,7 @@ def connected(credentials: Credentials, endpoint: str | None = None) -> Iterator
     def make() -> httpx2.Client:
         client = before()
         client.timeout = TIMEOUT
-        client.send = _Patience(client.send)  # type: ignore[method-assign]
+        client.send = Patience(client.send)  # type: ignore[method-assign]
         return client
 
     set_client_factory(make)
@@ -176,11 +176,12 @@ def _reason(error: BaseException) -> str:
     return f"no connection ({error or type(error).__name__})"
 
 
-class _Patience:
-    """`httpx2.Client.send` that repeats what is safe to repeat."""
+class Patience:
+    """`httpx2.Client.send` that repeats what is safe to repeat; `server` is what messages call the other side."""
 
-    def __init__(self, send: Callable[..., httpx2.Response]) -> None:
+    def __init__(self, send: Callable[..., httpx2.Response], server: str = "the Hub") -> None:
         self._send = send
+        self._server = server
 
     def __call__(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         import httpx2
@@ -205,12 +206,14 @@ class _Patience:
             else:
                 if response.status_code not in _BUSY:
                     return response
-                failure = _refusal(where, response.status_code, "")
+                failure = ExternalError(
+                    f"{where}: {self._server} answers {response.status_code}", "try again in a while; nothing is lost"
+                )
                 if asked := _retry_after(response):
                     if asked > LONGEST_WAIT:
                         response.close()
                         raise ExternalError(
-                            f"{where}: the Hub asks to wait {asked:.0f} s ({response.status_code})", "try again after that"
+                            f"{where}: {self._server} asks to wait {asked:.0f} s ({response.status_code})", "try again after that"
                         )
                     wait = asked
                 if writes and response.status_code != 429:

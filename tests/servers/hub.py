@@ -789,7 +789,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.reply({"num": one.num, "pullRequest": pull, "url": f"{self.hub.url}/datasets/{repo_id}/discussions/{one.num}"})
             return
         kinds = {"pull_request": (True,), "discussion": (False,)}.get(self.query.get("type", ""), (True, False))
-        states = {"open": ("open", "draft"), "closed": ("closed", "merged")}.get(self.query.get("status", ""), None)
+        states = {"open": ("open", "draft"), "closed": ("closed", "merged")}.get(self.query.get("status", ""))
         found = [one for one in reversed(repo.discussions) if one.is_pull_request in kinds]
         found = [one for one in found if states is None or one.status in states]
         if author := self.query.get("author"):
