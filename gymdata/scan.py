@@ -9,9 +9,8 @@ from __future__ import annotations
 import base64
 import functools
 import gc
-import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -22,12 +21,12 @@ from gymdata.errors import DataError
 from gymdata.rows.columns import Columns, count_turns, count_words
 from gymdata.rows.facts import Facts, describe
 from gymdata.rows.fast import FastPath, has_repeated_key
-from gymdata.rows.lines import MAX_LINE_BYTES, ByteRange, chunks, ranges
+from gymdata.rows.lines import MAX_LINE_BYTES, ByteRange, DamagedFile, chunks, ranges
 from gymdata.rows.stamp import Stamper, append_member, replace_member
 from gymdata.statistics.tokens import TokenCounter
 from gymdata.validation.findings import Finding
 from gymdata.validation.judge import Kind, judge
-from gymdata.validation.rules import content, schema, syntax
+from gymdata.validation.rules import content, dataset, schema, syntax
 
 if TYPE_CHECKING:
     from gymdata.environments.prompt import Prompt
@@ -152,9 +151,7 @@ class _Scanner:
                     result.findings.append(Finding("GD109", "$", message, line=result.lines))
                 else:
                     self._scan_chunk(chunk)
-        except (EOFError, OSError, zlib.error) as error:
-            if self.work.part.path.suffix == ".jsonl":
-                raise
+        except DamagedFile as error:
             message = f"the compressed file is damaged after line {result.lines}: {error}"
             result.findings.append(Finding("GD100", "$", message, "fetch or compress it again", line=result.lines + 1))
         if self.writer:
@@ -284,13 +281,32 @@ def _with_prompt(line: bytes, prompt: Prompt) -> tuple[bytes, list[Finding]]:
     """The line with the input that the prompt gives it, its other bytes untouched."""
     from gymdata.environments.prompt import apply
 
-    row, findings = syntax.parse(line)
-    if not isinstance(row, dict) or findings:
+    row, _ = syntax.parse(line)
+    if not isinstance(row, dict):
         return line, []
     try:
         params = msgspec.json.encode(apply(row, prompt)["responses_create_params"])
     except DataError as error:
-        return line, [Finding("GD414", "$", error.message, error.hint)]
+        return line, [Finding("GD112", "$", error.message, error.hint)]
     if "responses_create_params" in row:
         return replace_member(line.strip(), "responses_create_params", params), []
     return append_member(line.strip(), "responses_create_params", params), []
+
+
+def check_file(path: Path, columns: list[Columns], rows: int, findings: list[Finding], required: list[str]) -> list[Finding]:
+    """The findings of a scanned file with those that concern several rows, or none, in line order.
+
+    `rows` counts its non-blank lines; `required` names the fields that the environment's verifier needs. Reads the file once
+    more if the columns show that a field is missing or of another type in some rows.
+    """
+    findings = list(findings)
+    if not rows:
+        blank = [finding for finding in findings if finding.code == "GD104"]
+        if blank:
+            return [replace(finding, code="GD111", message="a blank line, in a file without any row") for finding in blank]
+        return [*findings, *([] if findings else dataset.empty_file())]
+    for part in columns:
+        findings += dataset.check_columns(part)
+        for expectation in dataset.suspicious_fields(part, required):
+            findings += _check_field(path, expectation)
+    return sorted(findings, key=lambda finding: finding.line)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,10 @@ RANGE_BYTES = 4 * 1024 * 1024
 """Bytes per unit of work. Fixed, so that results cannot depend on the number of jobs."""
 
 COMPRESSED_SUFFIXES = (".gz", ".zst")
+
+
+class DamagedFile(ValueError):
+    """A compressed file ends early, or is not what its name says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +50,11 @@ def ranges(path: Path, start: int = 0, stop: int | None = None) -> list[ByteRang
 def chunks(part: ByteRange, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes | int]:
     """Yield whole lines, separated by line feeds, with none at the end; a line over `max_line_bytes` is yielded as its size in bytes instead.
 
-    Raises OSError, EOFError or zlib.error/ZstdError when a compressed file is damaged.
+    Raises DamagedFile when a compressed file cannot be decompressed to its end, OSError when a file cannot be read.
     """
     with open_stream(part.path) as stream:
         if part.path.suffix in COMPRESSED_SUFFIXES:
-            yield from _split(iter(lambda: stream.read(CHUNK_BYTES), b""), max_line_bytes)
+            yield from _split(_decompressed(stream), max_line_bytes)
         else:
             yield from _split(_read_range(stream, part), max_line_bytes)
 
@@ -76,6 +81,19 @@ def offset_of_line(path: Path, index: int) -> int:
                 seen += 1
             offset += len(line)
     return offset
+
+
+def _decompressed(stream: IO[bytes]) -> Iterator[bytes]:
+    try:
+        while block := stream.read(CHUNK_BYTES):
+            yield block
+    except (EOFError, OSError, zlib.error) as error:
+        raise DamagedFile(str(error)) from error
+    except Exception as error:
+        # zstandard's own error, which cannot be named without importing the library.
+        if type(error).__name__ != "ZstdError":
+            raise
+        raise DamagedFile(str(error)) from error
 
 
 def _read_range(stream: IO[bytes], part: ByteRange) -> Iterator[bytes]:

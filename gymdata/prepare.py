@@ -1,0 +1,398 @@
+"""The first flow: datasets of environments, validated, measured, collated into splits, all or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+from gymdata import __version__
+from gymdata.atomic import staged
+from gymdata.collate import SplitWriter, shuffle
+from gymdata.environments.model import DatasetConfig, Environment
+from gymdata.errors import ConfigError, DataError, UsageError
+from gymdata.manifest import MANIFEST, InputFile, Manifest, OutputFile, fingerprint, is_intact, read_manifest, sha256
+from gymdata.rows.columns import Columns
+from gymdata.rows.lines import COMPRESSED_SUFFIXES, offset_of_line
+from gymdata.rows.stamp import StampKind, stamps
+from gymdata.scan import REJECTED, Collation, check_file, scan_file
+from gymdata.statistics.facts import facts_frame, write_facts
+from gymdata.statistics.metrics import gym_metrics, to_json
+from gymdata.statistics.sidecar import SidecarCheck, check_sidecar, sidecar_path, update_sidecar
+from gymdata.statistics.statistics import summarise
+from gymdata.statistics.tokens import TokenCounter
+from gymdata.validation.findings import Finding
+from gymdata.validation.report import FileReport, Report
+from gymdata.validation.rules.dataset import check_splits
+
+Mode = Literal["train_preparation", "example_validation"]
+SPLITS: dict[str, tuple[str, ...]] = {
+    "train_preparation": ("train", "validation", "benchmark"),
+    "example_validation": ("example",),
+}
+"""Types of datasets in scope, and the splits they make: NeMo Gym's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to prepare; every option that changes an output."""
+
+    mode: Mode = "train_preparation"
+    on_invalid: Literal["fail", "quarantine"] = "fail"
+    stamp: StampKind = "agent_ref"
+    validation_fraction: float = 0.0
+    shuffle: int | None = None
+    """Seed of a shuffle of the train split."""
+    limit: int | None = None
+    """Rows read of each dataset."""
+    encoding: str | None = "o200k_base"
+    """Tokenizer encoding; None counts no tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What `prepare` did."""
+
+    directory: Path
+    manifest: Manifest
+    report: Report
+    cached: bool = False
+    """Whether nothing was done, because inputs and options had not changed."""
+    sidecars: tuple[SidecarCheck, ...] = ()
+    """What became of the metrics file beside each source file."""
+
+
+class InvalidRows(DataError):
+    """Rows have errors, and they were not to be quarantined; `report` has every finding."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(
+            f"{report.errors:,} errors; nothing was written",
+            "mend the rows (`gymdata validate --fix` repairs what is mechanical), or leave them out with --on-invalid quarantine",
+        )
+        self.report = report
+
+
+class SidecarConflict(DataError):
+    """Committed metrics do not fit the rows beside them."""
+
+    def __init__(self, conflicts: Sequence[SidecarCheck]) -> None:
+        super().__init__(
+            "\n".join(map(str, conflicts)),
+            "if the rows are right, accept their numbers with --overwrite-metrics; nothing was written",
+        )
+
+
+@dataclass(slots=True)
+class _Source:
+    """A dataset on its way through."""
+
+    environment: Environment
+    dataset: DatasetConfig
+    digest: Future[str]
+    columns: dict[str, Columns] = field(default_factory=dict)
+    """By split."""
+    rows: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+
+def prepare(
+    environments: Sequence[Environment],
+    directory: Path,
+    options: Options = Options(),  # noqa: B008 (frozen)
+    *,
+    real: bool = False,
+    overwrite_metrics: bool = False,
+    jobs: int = 1,
+    on_progress: Callable[[str, int, int], None] = lambda name, done, total: None,
+    on_wait: Callable[[], None] = lambda: None,
+) -> Prepared:
+    """Validate, measure and collate the datasets of `environments` into `directory`, which changes in one step or not at all.
+
+    `real` takes the public data of built-in environments instead of their bundled rows; `on_progress(file, bytes, of bytes)`
+    and `on_wait` (another run holds the directory) tell how it goes. Raises InvalidRows, SidecarConflict, ConfigError,
+    UsageError and ExternalError.
+    """
+    started = time.monotonic()
+    with ThreadPoolExecutor(1) as digests:
+        sources = _sources(environments, directory, options, real, digests)
+        before = read_manifest(directory)
+        made_from = None
+        if before is not None:
+            made_from = _fingerprint(sources, options)
+            if before.fingerprint == made_from and is_intact(directory, before) and _sidecars_stand(sources):
+                return Prepared(directory, before, _report(sources), cached=True)
+        with staged(directory, lambda: _outputs_of(directory), on_wait) as stage:
+            writer = SplitWriter(stage)
+            for source in sources:
+                _scan(source, stage, writer, options, jobs, on_progress)
+            report = _check(sources, options)
+            documents = _sidecars(sources, options)
+            conflicts = [check for path, document in documents if (check := check_sidecar(path, document)).status == "conflict"]
+            if conflicts and not overwrite_metrics:
+                raise SidecarConflict(conflicts)
+            outputs = _finish_splits(sources, stage, writer, options)
+            outputs += _write_statistics(sources, stage, options)
+            manifest = Manifest(
+                environments=tuple(environment.name for environment in environments),
+                fingerprint=made_from or _fingerprint(sources, options),
+                options=asdict(options),
+                config=[source.dataset.model_dump(mode="json") for source in sources],
+                inputs=tuple(map(_input, sources)),
+                outputs=tuple(outputs),
+                findings=dict(sorted(Counter(finding.code for source in sources for finding in source.findings).items())),
+                versions=_versions(),
+                seconds=round(time.monotonic() - started, 3),
+            )
+            (stage / MANIFEST).write_bytes(manifest.to_json())
+            sidecars = tuple([update_sidecar(path, document, overwrite_metrics) for path, document in documents])
+    return Prepared(directory, manifest, report, sidecars=sidecars)
+
+
+def _sources(
+    environments: Sequence[Environment], directory: Path, options: Options, real: bool, digests: ThreadPoolExecutor
+) -> list[_Source]:
+    """The datasets in scope, each with its file found and its digest under way."""
+    sources: list[_Source] = []
+    for environment in environments:
+        for dataset in environment.datasets(SPLITS[options.mode], real):
+            path = dataset.path
+            if not path.is_file():
+                file, line = dataset.place
+                remedy = (
+                    "fetch it with --download"
+                    if dataset.source
+                    else "mend `jsonl_fpath`, or name the dataset's `source` and use --download"
+                )
+                raise ConfigError(f"the dataset {dataset.name!r} has no file {dataset.jsonl_fpath}", remedy, file, line)
+            if path.resolve().parent == directory.resolve():
+                raise UsageError(
+                    f"{directory} holds the source file {path.name}, which the outputs might overwrite",
+                    "choose another --output-dir",
+                )
+            sources.append(_Source(environment, dataset, digests.submit(sha256, path)))
+    if not sources:
+        names = ", ".join(environment.name for environment in environments)
+        raise UsageError(
+            f"{names}: no dataset of type {' or '.join(SPLITS[options.mode])}, which is what --mode {options.mode} prepares",
+            "declare one under an agent or a resources server, or choose the other --mode",
+        )
+    return sources
+
+
+def _scan(
+    source: _Source, stage: Path, writer: SplitWriter, options: Options, jobs: int, on_progress: Callable[[str, int, int], None]
+) -> None:
+    """Judge, measure and collate one dataset; its rows go to the end of their splits."""
+    dataset, path = source.dataset, source.dataset.path
+    agent = source.environment.agent_of(dataset) if options.stamp != "task_source" else ""
+    writer.touch(dataset.type)
+    start, stop = _window(dataset, options)
+    done, total = 0, (path.stat().st_size if stop is None else stop) - start
+
+    def on_bytes(count: int) -> None:
+        nonlocal done
+        done += count
+        on_progress(dataset.jsonl_fpath, done, total)
+
+    collation = Collation(
+        directory=stage,
+        split=dataset.type,
+        stamps=stamps(options.stamp, agent, dataset.instance),
+        repeats=dataset.num_repeats,
+        validation_fraction=options.validation_fraction if dataset.type == "train" else 0.0,
+        keep_rejected=options.on_invalid == "quarantine",
+    )
+    lines = first_line = _line_number(path, start)
+    for scan in scan_file(
+        path,
+        collation=collation,
+        prompt=dataset.prompt,
+        encoding=options.encoding,
+        start=start,
+        stop=stop,
+        jobs=jobs,
+        on_bytes=on_bytes,
+    ):
+        source.rows += scan.rows
+        source.findings += [finding.at(finding.line + first_line - 1) if finding.line else finding for finding in scan.findings]
+        for split, columns in scan.columns.items():
+            columns.shift_lines(first_line - 1)
+            if split in source.columns:
+                source.columns[split].merge(columns)
+            else:
+                source.columns[split] = columns
+        for split, part in scan.parts.items():
+            if split == REJECTED:
+                writer.append_rejected(part, dataset.jsonl_fpath, lines)
+            else:
+                writer.append(split, part)
+        lines += scan.lines
+
+
+def _window(dataset: DatasetConfig, options: Options) -> tuple[int, int | None]:
+    """The bytes of the file that hold the rows asked for; None for the end of the file."""
+    first, end = dataset.start_idx or 0, dataset.end_idx
+    if options.limit is not None:
+        end = min(first + options.limit, end if end is not None else first + options.limit)
+    if not first and end is None:
+        return 0, None
+    if dataset.path.suffix in COMPRESSED_SUFFIXES:
+        raise ConfigError(
+            f"the dataset {dataset.name!r} is compressed: start_idx, end_idx and --limit need a plain file",
+            "decompress the file",
+            *dataset.place,
+        )
+    return offset_of_line(dataset.path, first), None if end is None else offset_of_line(dataset.path, end)
+
+
+def _line_number(path: Path, offset: int) -> int:
+    """Number of the line that begins at a byte offset."""
+    number = 1
+    if offset:
+        with open(path, "rb") as stream:
+            while offset > 0:
+                block = stream.read(min(offset, 1 << 20))
+                number += block.count(b"\n")
+                offset -= len(block)
+    return number
+
+
+def _check(sources: Sequence[_Source], options: Options) -> Report:
+    """Add the findings that concern several rows; raises InvalidRows if errors are not to be quarantined."""
+    for source in sources:
+        source.findings = check_file(
+            source.dataset.path,
+            list(source.columns.values()),
+            source.rows,
+            source.findings,
+            [entry.path for entry in source.environment.required_fields],
+        )
+    validation = [source for source in sources if "validation" in source.columns]
+    train = [(source.dataset.jsonl_fpath, source.columns["train"]) for source in sources if "train" in source.columns]
+    for source in validation:
+        source.findings += check_splits(train, source.columns["validation"])
+    report = _report(sources)
+    if report.errors and options.on_invalid == "fail":
+        raise InvalidRows(report)
+    if not any(source.columns for source in sources) and any(source.rows for source in sources):
+        raise InvalidRows(report)
+    return report
+
+
+def _report(sources: Sequence[_Source]) -> Report:
+    return Report(
+        tuple(
+            FileReport(
+                file=source.dataset.jsonl_fpath,
+                rows=source.rows,
+                valid=sum(map(len, source.columns.values())),
+                findings=sorted(source.findings, key=lambda finding: finding.line),
+            )
+            for source in sources
+        )
+    )
+
+
+def _sidecars(sources: Sequence[_Source], options: Options) -> list[tuple[Path, dict[str, Any]]]:
+    """Path and content of the metrics file beside each source file that was read whole and is not compressed."""
+    documents: dict[Path, dict[str, Any]] = {}
+    for source in sources:
+        dataset = source.dataset
+        if options.limit is None and dataset.start_idx is None and dataset.end_idx is None:
+            metrics = gym_metrics([(columns, dataset.num_repeats) for columns in source.columns.values()])
+            documents.setdefault(sidecar_path(dataset.path), dataset.metrics_header() | metrics)
+    return list(documents.items())
+
+
+def _sidecars_stand(sources: Sequence[_Source]) -> bool:
+    return all(sidecar_path(source.dataset.path).exists() for source in sources)
+
+
+def _finish_splits(sources: Sequence[_Source], stage: Path, writer: SplitWriter, options: Options) -> list[OutputFile]:
+    """Close the split files, shuffle train if asked to, and count their rows."""
+    outputs: list[OutputFile] = []
+    for split, output in writer.close().items():
+        rows = sum(len(source.columns[split]) * source.dataset.num_repeats for source in sources if split in source.columns)
+        update: dict[str, Any] = {"rows": rows if split != REJECTED else sum(s.rows for s in sources) - sum(map(_valid, sources))}
+        if split == "train" and options.shuffle is not None:
+            update["sha256"] = shuffle(stage / output.path, options.shuffle)
+        outputs.append(output.model_copy(update=update))
+    return outputs
+
+
+def _write_statistics(sources: Sequence[_Source], stage: Path, options: Options) -> list[OutputFile]:
+    """Write metrics, statistics and facts of each split."""
+    outputs: list[OutputFile] = []
+    tokenizer = TokenCounter(options.encoding).tokenizer if options.encoding else None
+    for split in dict.fromkeys(split for source in sources for split in (source.dataset.type, *source.columns)):
+        members = [source for source in sources if split in source.columns]
+        header = next(source.dataset for source in (*members, *sources) if split in (source.dataset.type, *source.columns))
+        metrics = gym_metrics([(source.columns[split], source.dataset.num_repeats) for source in members])
+        merged = Columns()
+        frames = []
+        for source in members:
+            warned = {finding.line for finding in source.findings}
+            frames.append(facts_frame(source.columns[split], source.dataset.jsonl_fpath, warned))
+            merged.merge(source.columns[split])
+        documents = {
+            f"{split}_metrics.json": to_json(header.metrics_header(aggregate=True) | metrics),
+            f"{split}_statistics.json": summarise(merged, tokenizer=tokenizer).model_dump_json(indent=2).encode() + b"\n",
+        }
+        for name, data in documents.items():
+            (stage / name).write_bytes(data)
+        if frames:
+            write_facts(stage / f"{split}_facts.parquet", frames)
+            documents[f"{split}_facts.parquet"] = b""
+        outputs += [
+            OutputFile(path=name, sha256=sha256(stage / name), bytes=(stage / name).stat().st_size) for name in documents
+        ]
+    return outputs
+
+
+def _input(source: _Source) -> InputFile:
+    return InputFile(
+        path=source.dataset.jsonl_fpath,
+        sha256=source.digest.result(),
+        bytes=source.dataset.path.stat().st_size,
+        dataset=source.dataset.name,
+        type=source.dataset.type,
+        instance=source.dataset.instance,
+        rows=source.rows,
+        valid=_valid(source),
+    )
+
+
+def _valid(source: _Source) -> int:
+    return sum(map(len, source.columns.values()))
+
+
+def _fingerprint(sources: Sequence[_Source], options: Options) -> str:
+    entries = [
+        [source.environment.name, source.dataset.instance, source.dataset.model_dump(mode="json"), source.digest.result()]
+        + [source.dataset.prompt.model_dump(mode="json") if source.dataset.prompt else None]
+        for source in sources
+    ]
+    return fingerprint(__version__, asdict(options), entries)
+
+
+def _outputs_of(directory: Path) -> list[str]:
+    """What an earlier run wrote to `directory`, which the next one replaces."""
+    manifest = read_manifest(directory)
+    return [output.path for output in manifest.outputs] if manifest else []
+
+
+def _versions() -> dict[str, str]:
+    names = ("msgspec", "polars", "pydantic", "toktok-rs", "tiktoken")
+    found = {"gymdata": __version__, "python": platform.python_version()}
+    for name in names:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
