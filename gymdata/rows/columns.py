@@ -15,156 +15,20 @@ from itertools import chain
 from typing import Any
 
 import msgspec
-import xxhash
 
 from gymdata.rows.facts import Facts, describe
-
-MAX_DISTINCT = 10_000
-"""Above this number of distinct values a `Tally` keeps their total only."""
-
-_FEW = 32_768
+from gymdata.rows.fields import Digests, Field, Tally, is_observable
 
 _MAX_VALUE = 80
 """Characters; a longer value of a sampling parameter is tallied as `LONG_VALUE`."""
 LONG_VALUE = "(long)"
 
-KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null", list: "array", dict: "object"}
-"""Names of what JSON values are, as JSON Schema has them."""
-
 _NO_FIELDS = ("responses_create_params", "response")
-_NUMERIC = frozenset({int, float, bool})
 _NAN = math.nan
-_h64 = xxhash.xxh3_64_intdigest
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
 
 CountTokens = Callable[[Sequence[Facts]], list[int]]
-
-
-class Tally:
-    """Counts by value, all or none: `counts` is None once there are more than MAX_DISTINCT values."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self.counts: Counter[str] | None = Counter()
-
-    def add(self, counts: Mapping[str, int]) -> None:
-        """Add counts by value."""
-        self.total += sum(counts.values())
-        if self.counts is not None:
-            self.counts.update(counts)
-            if len(self.counts) > MAX_DISTINCT:
-                self.counts = None
-
-    def merge(self, other: Tally) -> None:
-        """Add the counts of `other`."""
-        total = self.total + other.total
-        if other.counts is None:
-            self.counts = None
-        else:
-            self.add(other.counts)
-        self.total = total
-
-
-class Digests:
-    """64-bit digests of strings: how many there were (`total`), and each at least once, first seen first (`values`).
-
-    Repetitions are thrown out while that is cheap, that is while there are few distinct ones.
-    """
-
-    def __init__(self) -> None:
-        self.total = 0
-        self.values = array("Q")
-        self._limit: float = 4096
-
-    def add(self, values: Iterable[int]) -> None:
-        """Append digests."""
-        before = len(self.values)
-        self.values.extend(values)
-        self.total += len(self.values) - before
-        self._compact()
-
-    def merge(self, other: Digests) -> None:
-        """Append the digests of `other`."""
-        self.total += other.total
-        self.values.extend(other.values)
-        self._compact()
-
-    def _compact(self) -> None:
-        if len(self.values) > self._limit:
-            self.values = array("Q", dict.fromkeys(self.values))
-            self._limit = math.inf if len(self.values) > _FEW else max(4096, 2 * len(self.values))
-
-
-class Field:
-    """The values of one top-level key, over the rows that have it."""
-
-    def __init__(self) -> None:
-        self.present = 0
-        self.kinds: Counter[str] = Counter()
-        self.elements: Counter[str] = Counter()
-        """Kinds of the elements of arrays."""
-        self.numbers = array("d")
-        """Every number in order, booleans as 0 and 1, arrays flattened by one level."""
-        self.runs: array[int] | None = None
-        """Numbers per row that has any; None while that is one each."""
-        self.strings = Digests()
-        """The strings, arrays flattened by one level."""
-
-    @property
-    def observed(self) -> bool:
-        """Whether any number or string was seen."""
-        return bool(self.numbers or self.strings.total)
-
-    def add(self, values: list[Any]) -> None:
-        """Append the values of consecutive rows."""
-        self.present += len(values)
-        types = set(map(type, values))
-        if len(types) == 1:
-            kind = types.pop()
-            if kind is not list:
-                self.kinds[KINDS[kind]] += len(values)
-                if kind is str:
-                    self.strings.add([_h64(value.encode()) for value in values])
-                elif kind is int or kind is float or kind is bool:
-                    self.numbers.extend(values)
-                    if self.runs is not None:
-                        self.runs.extend([1] * len(values))
-                return
-        strings: list[int] = []
-        for value in values:
-            self.kinds[KINDS[type(value)]] += 1
-            before = len(self.numbers)
-            if type(value) is list:
-                for element in value:
-                    self.elements[KINDS[type(element)]] += 1
-                    self._observe(element, strings)
-            else:
-                self._observe(value, strings)
-            run = len(self.numbers) - before
-            if run > 1 and self.runs is None:
-                self.runs = array("I", [1]) * before
-            if run and self.runs is not None:
-                self.runs.append(run)
-        self.strings.add(strings)
-
-    def _observe(self, value: Any, strings: list[int]) -> None:
-        if type(value) is str:
-            strings.append(_h64(value.encode()))
-        elif type(value) in _NUMERIC:
-            self.numbers.append(value)
-
-    def merge(self, other: Field) -> None:
-        """Append the values of `other`."""
-        if self.runs is None and other.runs is not None:
-            self.runs = array("I", [1]) * len(self.numbers)
-        if self.runs is not None:
-            self.runs.extend(array("I", [1]) * len(other.numbers) if other.runs is None else other.runs)
-        self.present += other.present
-        self.kinds.update(other.kinds)
-        self.elements.update(other.elements)
-        self.numbers.extend(other.numbers)
-        self.strings.merge(other.strings)
 
 
 class Columns:
@@ -221,10 +85,8 @@ class Columns:
     def __len__(self) -> int:
         return len(self.lines) + len(self.pending)
 
-    def add(
-        self, line: int, row: Mapping[str, Any], params: Mapping[str, Any], facts: Facts, words: int, turns: int
-    ) -> None:
-        """Append an accepted row; `params` are its create-params as NeMo Gym dumps them (of those, only tools and temperature are read)."""
+    def add(self, line: int, row: Mapping[str, Any], params: Mapping[str, Any], facts: Facts, words: int, turns: int) -> None:
+        """Append an accepted row. `params` are its create-params as NeMo Gym dumps them (tools and temperature are read)."""
         self.pending.append((line, row, params, facts, words, turns))
 
     def add_row(self, line: int, row: Mapping[str, Any], params: Mapping[str, Any] | None) -> None:
@@ -246,16 +108,17 @@ class Columns:
         self.tools.extend([-1 if (tools := p.get("tools")) is None else len(tools) for p in params])
         self.temperatures.extend([_NAN if (value := p.get("temperature")) is None else value for p in params])
         self.tokens.extend([-1] * len(facts) if self.count_tokens is None else self.count_tokens(facts))
-        self.characters.extend([sum(map(len, fact.texts)) for fact in facts])
-        self.keys += b"".join([fact.key for fact in facts])
-        self.params_keys.extend([fact.params_key for fact in facts])
-        self.prompt_keys.extend([fact.prompt_key for fact in facts])
-        self.answer_keys.extend([fact.answer_key or 0 for fact in facts])
-        self.user_messages.add(chain.from_iterable([fact.user_keys for fact in facts]))
-        self._add_layouts(Counter(chain.from_iterable([fact.layout for fact in facts])))
-        self._add_tools(Counter(chain.from_iterable([fact.tool_texts for fact in facts])))
-        self._add_parameters(Counter([fact.sampling for fact in facts]))
-        if 0 in words:
+        keys, params_keys, prompt_keys, user_keys, answer_keys, texts, tool_texts, layouts, sampling, _ = zip(*facts, strict=True)
+        self.characters.extend([sum(map(len, row_texts)) for row_texts in texts])
+        self.keys += b"".join(keys)
+        self.params_keys.extend(params_keys)
+        self.prompt_keys.extend(prompt_keys)
+        self.answer_keys.extend([key or 0 for key in answer_keys])
+        self.user_messages.add(chain.from_iterable(user_keys))
+        self._add_layouts(Counter(chain.from_iterable(layouts)))
+        self._add_tools(Counter(chain.from_iterable(tool_texts)))
+        self._add_parameters(Counter(sampling))
+        if not all(words):
             self._add_tasks([row for row, count in zip(rows, words, strict=True) if not count])
             rows = [row for row, count in zip(rows, words, strict=True) if count]
         self._add_fields(rows)
@@ -317,10 +180,7 @@ class Columns:
             self.tasksets[row["task_id"]["taskset"]] += 1
 
     def _add_fields(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        by_key: defaultdict[str, list[Any]] = defaultdict(list)
-        for row in rows:
-            for key, value in row.items():
-                by_key[key].append(value)
+        by_key = _values_by_key(rows)
         for key in _NO_FIELDS:
             by_key.pop(key, None)
         new: set[str] = set()
@@ -333,11 +193,22 @@ class Columns:
                 new.add(key)
         for row in rows if new else ():
             for key, value in row.items():
-                if key in new and _is_observable(value):
+                if key in new and is_observable(value):
                     new.discard(key)
                     self.observed[key] = None
             if not new:
                 break
+
+
+def _values_by_key(rows: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:
+    keys = list(rows[0]) if rows else []
+    if all(list(row) == keys for row in rows):
+        return dict(zip(keys, zip(*[row.values() for row in rows], strict=True), strict=True)) if rows else {}
+    by_key: defaultdict[str, list[Any]] = defaultdict(list)
+    for row in rows:
+        for key, value in row.items():
+            by_key[key].append(value)
+    return dict(by_key)
 
 
 def count_words(params: Any) -> int:
@@ -368,11 +239,3 @@ def _gaps(value: Any) -> int:
 
 
 _SPACES = re.compile(" +")
-
-
-def _is_observable(value: Any) -> bool:
-    return any(map(_is_scalar, value)) if type(value) is list else _is_scalar(value)
-
-
-def _is_scalar(value: Any) -> bool:
-    return type(value) is str or type(value) in _NUMERIC

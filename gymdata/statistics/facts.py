@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     import polars
 
 
-def facts_frame(
-    columns: Columns, file: str, warnings: Collection[int] = (), errors: Collection[int] = ()
-) -> polars.DataFrame:
+def facts_frame(columns: Columns, file: str, warnings: Collection[int] = (), errors: Collection[int] = ()) -> polars.DataFrame:
     """One line per accepted row, in file order, then one per line number in `errors`, of which only that is known.
 
     `verdict` is "warning" for the line numbers in `warnings`, "error" for those in `errors`, otherwise "valid". Keys are
@@ -42,14 +40,12 @@ def facts_frame(
             "tools": pl.Series(columns.tools, dtype=pl.Int32),
             "temperature": pl.Series(columns.temperatures, dtype=pl.Float64),
         },
-        schema_overrides={name: pl.String for name in ("verdict", "key", "prompt_key", "params_key", "answer_key")},
+        schema_overrides=dict.fromkeys(("verdict", "key", "prompt_key", "params_key", "answer_key"), pl.String),
     ).with_columns(
         pl.col("temperature").fill_nan(None),
         *(pl.when(pl.col(name) >= least).then(pl.col(name)) for name, least in (("tokens", 0), ("words", 1), ("tools", 0))),
     )
-    rejected = pl.DataFrame(
-        {"file": file, "line": sorted(set(errors)), "verdict": "error"}, schema_overrides={"line": pl.UInt32}
-    )
+    rejected = pl.DataFrame({"file": file, "line": sorted(set(errors)), "verdict": "error"}, schema_overrides={"line": pl.UInt32})
     return pl.concat([accepted, rejected], how="diagonal") if errors else accepted
 
 

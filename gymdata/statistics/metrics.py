@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count, repeat
 from typing import Any
 
-from gymdata.rows.columns import Columns, Field
+from gymdata.rows.columns import Columns
+from gymdata.rows.fields import Field
 
 EXAMPLES = "Number of examples"
 TASKS = "Number of tasks"
@@ -93,13 +94,13 @@ class Moments:
 
     def summary(self) -> dict[str, float | None]:
         """The five numbers as Gym writes them: rounded to two digits, to three between -1 and 1; all 0 of no values."""
-        deviation = math.sqrt(self.squares / (self.total - 1)) if self.total > 1 else 0.0
+        variance = self.squares / (self.total - 1) if self.total > 1 else 0.0
         return {
             "Total # non-null values": self.total,
             "Average": _round(self.mean),
             "Min": _round(self.low) if self.total else 0.0,
             "Max": _round(self.high) if self.total else 0.0,
-            "Standard deviation": _round(deviation),
+            "Standard deviation": _round(math.sqrt(variance)) if variance >= 0 else None,
         }
 
     def _extend_range(self, values: Sequence[float]) -> bool:
@@ -162,7 +163,8 @@ def count_distinct(values: array[int]) -> int:
         return len(set(values))
     import polars
 
-    return polars.Series(values, dtype=polars.UInt64).n_unique()
+    ordered = polars.Series(values, dtype=polars.UInt64).sort()
+    return 1 + int((ordered != ordered.shift()).sum())
 
 
 class _FieldMoments:

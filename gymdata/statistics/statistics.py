@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from gymdata.rows.columns import Columns, Field, Tally
+from gymdata.rows.columns import Columns
+from gymdata.rows.fields import Field, Tally
 from gymdata.statistics.metrics import MANY, count_distinct
 from gymdata.statistics.tokens import Tokenizer
 
@@ -47,7 +48,7 @@ class Distribution(_Model):
 
 
 class Values(_Model):
-    """Values by number of occurrences: the 50 most frequent. `unique` is None, and nothing listed, above 10,000 different ones."""
+    """Values by occurrences, the 50 most frequent. Above 10,000 different ones `unique` is None and nothing is listed."""
 
     total: int
     unique: int | None
@@ -175,7 +176,7 @@ def distribution(values: array[int] | array[float]) -> Distribution:
 def render_text(statistics: Statistics) -> str:
     """The statistics as plain, aligned tables."""
     head = f"{statistics.valid:,} of {statistics.rows:,} rows valid, {statistics.unique.duplicate_rows:,} of them duplicates"
-    lengths = [("", "count", "min", "mean", "max", "std", "p05", "p50", "p95", "p99")]
+    lengths: list[Sequence[str]] = [("", "count", "min", "mean", "max", "std", "p05", "p50", "p95", "p99")]
     for name, numbers in statistics.lengths:
         if numbers.count:
             lengths.append((name, *(_number(getattr(numbers, column)) for column in lengths[0][1:])))
@@ -193,7 +194,7 @@ def render_text(statistics: Statistics) -> str:
     for name, counts in tallies.items():
         if counts:
             blocks.append(_table([(name, "count"), *((key, f"{count:,}") for key, count in [*counts.items()][:10])]))
-    fields = [("field", "present", "kinds", "numbers", "strings", "unique")]
+    fields: list[Sequence[str]] = [("field", "present", "kinds", "numbers", "strings", "unique")]
     for key, field in statistics.fields.items():
         kinds = ", ".join(field.kinds) + (" of " + ", ".join(field.element_kinds) if field.element_kinds else "")
         span = f"{_number(field.numbers.min)} to {_number(field.numbers.max)}" if field.numbers else ""

@@ -1,10 +1,10 @@
 """Token counts of texts, as tiktoken gives them for text that holds no special tokens.
 
 tiktoken is the arbiter. toktok-rs counts several times faster and agrees with it but for texts with one of `_DISPUTED`: it
-takes the letters, marks and digits that Unicode 17 added for what they are, tiktoken's tables (Unicode 16) do not; and only
-tiktoken takes "'ſ" for a contraction. Such texts go to tiktoken; so does every text if the installed toktok-rs is not the one
-for which this was proven (tests/statistics/test_tokens.py: every code point, and random texts). toktok-rs holds the
-vocabularies, and tiktoken is given them from there, so nothing is downloaded.
+knows the letters, marks and digits of Unicode 17, tiktoken's tables end with Unicode 16; and only tiktoken takes an
+apostrophe and U+017F (a long s) for a contraction. Such texts go to tiktoken; so does every text if the installed toktok-rs
+is not the one for which this was proven (tests/statistics/test_tokens.py: every code point, and random texts). toktok-rs
+holds the vocabularies, and tiktoken is given them from there, so nothing is downloaded.
 """
 
 from __future__ import annotations
