@@ -35,6 +35,17 @@ def materialized_task() -> TypeAdapter[Any]:
 
 
 @cache
+def row() -> TypeAdapter[Any]:
+    """Any row of a task file."""
+    from pydantic import TypeAdapter
+
+    from gymdata.rows.schema.request import MaterializedTask, TaskRow
+    from gymdata.rows.schema.variants import variant
+
+    return TypeAdapter(variant(TaskRow, "ignore") | MaterializedTask)
+
+
+@cache
 def outcome() -> TypeAdapter[Any]:
     """What a rollout adds to its task row."""
     from pydantic import TypeAdapter
@@ -54,14 +65,3 @@ def rollout_row() -> TypeAdapter[Any]:
     from gymdata.rows.schema.variants import variant
 
     return TypeAdapter(variant(RolloutRow, "ignore"))
-
-
-@cache
-def function_tool() -> TypeAdapter[Any]:
-    """One tool of a request."""
-    from pydantic import TypeAdapter
-
-    from gymdata.rows.schema.tools import Tool
-    from gymdata.rows.schema.variants import variant
-
-    return TypeAdapter(variant(Tool, "forbid"))

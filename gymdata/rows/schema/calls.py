@@ -28,8 +28,13 @@ class McpCall(TypedDict):
     status: NotRequired[str]
 
 
-@with_config(KEEP)
+_TOLD = {"anyOf": [{"required": ["type"]}, {"required": ["server_label", "tools"]}]}
+
+
+@with_config(ConfigDict(extra="allow", json_schema_extra=_TOLD))
 class McpListTools(TypedDict):
+    """Tools of an MCP server. Without a `type` it is told by `server_label` and `tools`."""
+
     id: NotRequired[str]
     server_label: NotRequired[str]
     tools: NotRequired[Annotated[list[Any], NOT_NULL]]

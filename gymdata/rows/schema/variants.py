@@ -25,6 +25,9 @@ _SDK_OPTIONAL = frozenset({"FunctionTool.parameters", "FunctionTool.strict"})
 """Keys that a request must spell out, though an answer of the SDK need not."""
 
 
+_SUFFIX: dict[Extra, str] = {"forbid": "Strict", "ignore": "", "allow": "Open"}
+
+
 def variant(shape: Any, extra: Extra) -> Any:
     """The same shape, and the shapes inside it, with another treatment of unknown keys.
 
@@ -47,7 +50,8 @@ def variant(shape: Any, extra: Extra) -> Any:
 
 @functools.cache
 def _object(shape: Any, extra: Extra) -> Any:
-    own: Extra = getattr(shape, "__pydantic_config__", {}).get("extra", extra)
+    config: ConfigDict = getattr(shape, "__pydantic_config__", ConfigDict(extra=extra))
+    own: Extra = config.get("extra") or extra
     fields = {}
     for key, hint in get_type_hints(shape, include_extras=True).items():
         wrapper = get_origin(hint)
@@ -56,8 +60,10 @@ def _object(shape: Any, extra: Extra) -> Any:
         if optional and own == "allow" and NOT_NULL not in getattr(inner, "__metadata__", ()):
             inner = inner | None
         fields[key] = NotRequired[inner] if optional else inner
-    made: Any = TypedDict(shape.__name__, fields)  # pyright: ignore
+    # The name tells the readings of one shape apart in the JSON Schema.
+    name = shape.__name__ if hasattr(shape, "__pydantic_config__") else shape.__name__ + _SUFFIX[own]
+    made: Any = TypedDict(name, fields)  # pyright: ignore
     made.__doc__ = shape.__doc__
     made.__module__ = shape.__module__
-    made.__pydantic_config__ = ConfigDict(extra=own)
+    made.__pydantic_config__ = config
     return made
