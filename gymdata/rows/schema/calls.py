@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Discriminator, with_config
+from pydantic.config import JsonDict
 from typing_extensions import TypedDict
 
 from gymdata.rows.schema.content import PlainContent
@@ -28,7 +29,7 @@ class McpCall(TypedDict):
     status: NotRequired[str]
 
 
-_TOLD = {"anyOf": [{"required": ["type"]}, {"required": ["server_label", "tools"]}]}
+_TOLD: JsonDict = {"anyOf": [{"required": ["type"]}, {"required": ["server_label", "tools"]}]}
 
 
 @with_config(ConfigDict(extra="allow", json_schema_extra=_TOLD))

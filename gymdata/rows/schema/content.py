@@ -8,6 +8,8 @@ from pydantic import BeforeValidator, Discriminator, Tag
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
+from gymdata.rows.schema.variants import NOT_NULL
+
 ImageDetail = Literal["low", "high", "auto", "original"]
 
 
@@ -21,7 +23,7 @@ class InputText(TypedDict):
 class InputImage(TypedDict):
     """An image, by URL (http, https or data) or by file id. NeMo Gym 0.7.0 wants `detail`; its absence is a warning here."""
 
-    detail: NotRequired[ImageDetail]
+    detail: NotRequired[Annotated[ImageDetail, NOT_NULL]]
     type: Literal["input_image"]
     file_id: NotRequired[str | None]
     image_url: NotRequired[str | None]

@@ -151,6 +151,8 @@ def first_part_type(content: Any) -> Any:
 def _untyped_kind(item: Mapping[str, Any]) -> str | None:
     role, content = item.get("role"), item.get("content")
     has_id = isinstance(item.get("id"), str)
+    if isinstance(role, list | dict):
+        return None  # no word at all: NeMo Gym stops
     if role in ROLES and isinstance(content, str | list):
         kind = message_kind(item)
         if kind == "@output_message":

@@ -47,33 +47,40 @@ def explain(error: ValidationError, row: Mapping[str, Any]) -> list[Finding]:
     """The findings of a failed validation of `row`, in the order of the definition."""
     findings: dict[str, Finding] = {}
     for fault in error.errors(include_url=False, include_input=False):
-        keys, values = _locate(row, fault["loc"])
+        keys, values = _locate(row, fault["loc"], fault["type"] in ("missing", "extra_forbidden"))
         finding = _habit(keys, values) or _finding(fault["type"], fault.get("ctx", {}), keys, values)
         if finding is not None:
             findings.setdefault(finding.path, finding)
     return list(findings.values())
 
 
-def _locate(row: Any, loc: tuple[int | str, ...]) -> tuple[Keys, list[Any]]:
+def _locate(row: Any, loc: tuple[int | str, ...], of_key: bool) -> tuple[Keys, list[Any]]:
     """The keys of a location without the names of union members, and the values met on the way, `row` first.
 
-    The last key may be missing; then there are as many values as keys, else one more.
+    The last key may be missing; then there are as many values as keys, else one more. `of_key`: the fault is that the last
+    key is there, or is not, so that it names no union member.
     """
     keys: list[str | int] = []
-    values = [row]
-    for step in loc:
+    values: list[Any] = [row]
+    told = False  # whether the member of the union of tagged shapes that the last value belongs to has been passed
+    for place, step in enumerate(loc, 1):
         value = values[-1]
         if isinstance(value, dict) and isinstance(step, str):
-            named = step.startswith("@") or (step == value.get("type") and step != loc[-1])
-            if named and not (step.startswith("@") and step in value):
+            is_key = (of_key and place == len(loc)) or told
+            if step.startswith("@") and step not in value and not (of_key and place == len(loc)):
+                continue
+            if step == value.get("type") and not is_key:
+                told = True
                 continue
             keys.append(step)
             if step not in value:
                 break
             values.append(value[step])
+            told = False
         elif isinstance(value, list) and isinstance(step, int):
             keys.append(step)
             values.append(value[step])
+            told = False
     return tuple(keys), values
 
 
