@@ -59,8 +59,14 @@ def write_parquet(path: Path, target: Path, kinds: dict[str, Kind]) -> int:
     count = 0
     with pq.ParquetWriter(target, schema, compression="zstd") as writer:
         for group in _groups(_rows(path)):
+            arrays = []
+            for key, kind in kinds.items():
+                try:
+                    arrays.append(_array(group, key, kind, schema.field(key).type))
+                except DataError as error:
+                    place = f"{path}: rows {count + 1} to {count + len(group)}, key {key!r}"
+                    raise DataError(f"{place}: {error.message}", error.hint) from error
             count += len(group)
-            arrays = [_array(group, key, kind, schema.field(key).type) for key, kind in kinds.items()]
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
     return count
 

@@ -15,9 +15,8 @@ ENVIRONMENT = Environment("math", (), "Sums.", fields=(RowField(type="string", p
 
 
 def row(prompt: str, answer: str = "4", **more: object) -> bytes:
-    return json.dumps(
-        {"responses_create_params": {"input": prompt, "temperature": 0.6}, "expected_answer": answer, **more}
-    ).encode()
+    params = {"input": prompt, "temperature": 0.6}
+    return json.dumps({"responses_create_params": params, "question": prompt, "expected_answer": answer, **more}).encode()
 
 
 @pytest.fixture

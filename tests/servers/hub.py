@@ -1,7 +1,8 @@
 """A Hugging Face Hub on the loopback: repositories, commits, pull requests, LFS, collections, over real HTTP.
 
-It keeps its own storage (a folder of blobs, trees in memory), checks tokens and permissions, and breaks on request: `Hub.fail` makes the
-n-th request that matches fail, before or after it took effect. It is driven by the real `huggingface_hub` and `datasets` clients only.
+It keeps its own storage (a folder of blobs, trees in memory), checks tokens and permissions, and breaks on request:
+`Hub.fail` makes the n-th request that matches fail, before or after it took effect. It is driven by the real
+`huggingface_hub` and `datasets` clients only.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ How = int | Literal["cut", "truncate", "slow", "html"]
 
 @dataclass
 class Fault:
-    """One request to break. `how`: a status code, `cut` (connection reset), `truncate` (half of the body), `slow`, `html` (a proxy's page)."""
+    """One request to break. `how`: a status, `cut` (connection reset), `truncate` (half a body), `slow`, `html` (a page)."""
 
     how: How
     match: str = ""

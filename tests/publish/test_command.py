@@ -1,0 +1,93 @@
+"""The commands as a person runs them: exit codes, what is on which stream, and never a token anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gymdata.publish.dataset import Dataset
+from tests.publish.conftest import row
+from tests.servers.fixtures import OTHER, OWNER
+from tests.servers.hub import Hub
+
+REPO = "acme/Nemotron-RL-math-sums"
+Prepare = Callable[..., Dataset]
+ROOT = Path(__file__).parents[2]
+
+
+def gymdata(*arguments: object, token: str | None = OWNER, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **({"HF_TOKEN": token} if token else {})}
+    command = [sys.executable, "-m", "gymdata.cli.main", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, check=False
+    )
+
+
+def test_publish_prints_the_pull_request_and_verifies_it(hub: Hub, prepare: Prepare) -> None:
+    hub.add_repo(REPO)
+    dataset = prepare(train=[row("a"), row("b", "0.6")])
+    command = ("publish", "math", "--output-dir", dataset.directory, "--repo-id", REPO, "--create-pr")
+    done = gymdata(*command, token=OTHER)
+    assert (done.returncode, done.stdout) == (0, f"{hub.url}/datasets/{REPO}/discussions/1\n"), done.stderr
+    assert "all 2 rows came back as they were sent" in done.stderr
+    again = gymdata(*command, "--format", "json", token=OTHER)
+    assert json.loads(again.stdout)["sent"] is False, again.stderr
+
+
+def test_dry_run_shows_everything_and_sends_nothing(hub: Hub, prepare: Prepare) -> None:
+    hub.add_repo(REPO, {"train.jsonl": row("a") + b"\n" + row("gone") + b"\n"})
+    dataset = prepare(train=[row("a"), row("b")])
+    done = gymdata("publish", "math", "--output-dir", dataset.directory, "--repo-id", REPO, "--create-pr", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    for shown in ("new pull request", "changed  train.jsonl", "2 -> 2 rows; 1 added, 1 removed", "license: mit", "line 2"):
+        assert shown in done.stdout
+    assert list(hub.repos[REPO].head.tree) == ["train.jsonl"] and not hub.repos[REPO].discussions
+
+
+def test_a_dataset_that_may_not_leave_exits_1_with_the_reasons(hub: Hub, prepare: Prepare) -> None:
+    dataset = prepare(license="NVIDIA Internal Use Only, Do Not Distribute", train=[row("a")])
+    done = gymdata("publish", "math", "--output-dir", dataset.directory, "--repo-id", REPO)
+    assert done.returncode == 1 and "GD703" in done.stderr and done.stdout == ""
+    assert not hub.requests
+
+
+def test_diff_takes_a_directory_and_a_revision_of_the_hub(hub: Hub, prepare: Prepare) -> None:
+    dataset = prepare(train=[row("a"), row("b")])
+    gymdata("publish", "math", "--output-dir", dataset.directory, "--repo-id", REPO, "--no-private", "--no-verify")
+    same = gymdata("diff", f"{REPO}@main", dataset.directory)
+    assert same.returncode == 0 and "the same rows" in same.stdout, same.stderr + same.stdout
+    other = prepare(train=[row("a"), row("b", "5")])
+    changed = gymdata("diff", f"{REPO}@main", other.directory, "--format", "json")
+    assert json.loads(changed.stdout)["splits"][0]["changed"] == 1
+
+
+def test_download_by_split_and_by_artifact(hub: Hub, tmp_path: Path) -> None:
+    content = row("a") + b"\n"
+    hub.add_repo(REPO, {"train.jsonl": content})
+    by_split = gymdata("download", "--repo-id", REPO, "--split", "train", "--output", tmp_path / "a.jsonl", token=None)
+    by_file = gymdata("download", "--repo-id", REPO, "--artifact", "train.jsonl", "--output-dir", tmp_path / "b", token=None)
+    assert (by_split.returncode, by_file.returncode) == (0, 0), by_split.stderr + by_file.stderr
+    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b" / "train.jsonl").read_bytes() == content
+    both = gymdata("download", "--repo-id", REPO, "--split", "train", "--artifact", "x")
+    assert both.returncode == 2 and "both" in both.stderr
+
+
+@pytest.mark.parametrize("how", ["none", "cut", 403])
+def test_a_token_appears_nowhere(hub: Hub, prepare: Prepare, tmp_path: Path, how) -> None:
+    dataset = prepare(train=[row("a")])
+    hub.add_repo(REPO)
+    if how != "none":
+        hub.fail(how, "/commit/", times=100)
+    command = ("publish", "math", "--output-dir", dataset.directory, "--repo-id", REPO, "--create-pr")
+    runs = [gymdata(*command), gymdata(*command, "--debug"), gymdata("download", "--repo-id", "acme/none")]
+    assert [run.returncode for run in runs] == ([0, 0, 3] if how == "none" else [3, 1, 3]), runs
+    for run in runs:
+        assert OWNER not in run.stdout + run.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and OWNER.encode() in path.read_bytes()]
+    assert all(OWNER not in request.line for request in hub.requests)

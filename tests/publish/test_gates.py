@@ -1,0 +1,87 @@
+"""What may not leave: unvalidated rows, stale statistics, forbidden licenses, credentials, rows that no verifier can score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gymdata.errors import UsageError
+from gymdata.publish.dataset import Dataset, load_dataset, objections
+from gymdata.publish.secrets import find_secrets
+from tests.publish.conftest import ENVIRONMENT, row
+
+Prepare = Callable[..., Dataset]
+
+
+def codes(dataset: Dataset, **options: bool) -> list[str]:
+    return [one.finding.code for one in objections(dataset, **options)]
+
+
+def test_a_sound_dataset_may_leave(prepare: Prepare) -> None:
+    assert codes(prepare(train=[row("a"), row("b")])) == []
+
+
+def test_rows_that_were_touched_after_validation_may_not(prepare: Prepare) -> None:
+    dataset = prepare(train=[row("a")])
+    (dataset.directory / "train.jsonl").write_bytes(row("b") + b"\n")
+    assert "GD701" in codes(dataset)
+
+
+def test_a_directory_that_was_never_prepared_is_no_dataset(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_bytes(row("a"))
+    with pytest.raises(UsageError, match="no prepared dataset"):
+        load_dataset(tmp_path, ENVIRONMENT)
+
+
+@pytest.mark.parametrize(
+    ("license", "refused"),
+    [
+        ("MIT", False),
+        ("Creative Commons Attribution 4.0 International", False),
+        ("NVIDIA Evaluation Dataset License Agreement", False),
+        ("NVIDIA Internal Use Only, Do Not Distribute", True),
+        ("TBD", True),
+    ],
+)
+def test_the_license_decides(prepare: Prepare, license: str, refused: bool) -> None:
+    assert codes(prepare(license=license, train=[row("a")])) == (["GD703"] if refused else [])
+
+
+def test_train_rows_need_what_their_verifier_reads(prepare: Prepare) -> None:
+    bare = b'{"responses_create_params": {"input": "a"}}'
+    (one,) = objections(prepare(train=[row("a"), bare, bare]))
+    assert (one.finding.code, one.finding.line, one.finding.message) == ("GD705", 2, "2 rows lack 'expected_answer'")
+    assert codes(prepare(name="other", validation=[bare])) == []
+
+
+def test_an_empty_split_is_pointless(prepare: Prepare) -> None:
+    assert "GD707" in codes(prepare(train=[]))
+
+
+SECRETS = {
+    "hugging face": "hf_" + "AbCdEfGhIj" * 3 + "AbCd",
+    "aws": "AKIA" + "IOSFODNN7EXAMPLE",
+    "github": "ghp_" + "a1" * 18,
+    "private key": "-----BEGIN RSA " + "PRIVATE KEY-----",
+    "nvidia": "nvapi-" + "aB3_" * 16,
+    "slack": "xoxb-" + "123456789012-1234567890123-" + "abcdefghijklmnopqrstuvwx",
+}
+
+
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS.keys())
+def test_a_credential_is_found_on_its_line_and_not_repeated(prepare: Prepare, secret: str) -> None:
+    dataset = prepare(train=[row("a"), row(f"my token is {secret}, do not tell"), row("c")])
+    (one,) = objections(dataset)
+    assert (one.finding.code, one.finding.line) == ("GD704", 2)
+    assert secret not in str(one)
+    assert codes(dataset, accept_secrets=True) == []
+
+
+def test_mathematics_code_and_prose_hold_no_credentials() -> None:
+    data = Path(__file__).parents[2].parent / "shared" / "data"
+    if not data.is_dir():
+        pytest.skip("needs ../shared: real rows")
+    for path in sorted(data.glob("*.jsonl")):
+        assert list(find_secrets(path)) == [], path
