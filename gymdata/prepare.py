@@ -29,6 +29,7 @@ from gymdata.statistics.sidecar import SidecarCheck, check_sidecar, sidecar_path
 from gymdata.statistics.statistics import summarise
 from gymdata.statistics.tokens import TokenCounter
 from gymdata.validation.findings import Finding
+from gymdata.validation.judge import Kind
 from gymdata.validation.report import FileReport, Report
 from gymdata.validation.rules.dataset import check_splits
 
@@ -54,6 +55,8 @@ class Options:
     """Rows read of each dataset."""
     encoding: str | None = "o200k_base"
     """Tokenizer encoding; None counts no tokens."""
+    measure: bool = True
+    """Whether metrics, statistics and facts are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ class _Source:
     columns: dict[str, Columns] = field(default_factory=dict)
     """By split."""
     rows: int = 0
+    valid: int = 0
+    kind: Kind = "task"
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -127,19 +132,19 @@ def prepare(
         made_from = None
         if before is not None:
             made_from = _fingerprint(sources, options)
-            if before.fingerprint == made_from and is_intact(directory, before) and _sidecars_stand(sources):
+            if before.fingerprint == made_from and is_intact(directory, before) and _sidecars_stand(sources, options):
                 return Prepared(directory, before, _report(sources), cached=True)
         with staged(directory, lambda: _outputs_of(directory), on_wait) as stage:
             writer = SplitWriter(stage)
             for source in sources:
                 _scan(source, stage, writer, options, jobs, on_progress)
             report = _check(sources, options)
-            documents = _sidecars(sources, options)
+            documents = _sidecars(sources, options) if options.measure else []
             conflicts = [check for path, document in documents if (check := check_sidecar(path, document)).status == "conflict"]
             if conflicts and not overwrite_metrics:
                 raise SidecarConflict(conflicts)
             outputs = _finish_splits(sources, stage, writer, options)
-            outputs += _write_statistics(sources, stage, options)
+            outputs += _write_statistics(sources, stage, options) if options.measure else []
             manifest = Manifest(
                 environments=tuple(environment.name for environment in environments),
                 fingerprint=made_from or _fingerprint(sources, options),
@@ -221,10 +226,12 @@ def _scan(
         jobs=jobs,
         on_bytes=on_bytes,
     ):
+        source.kind = scan.kind
         source.rows += scan.rows
         source.findings += [finding.at(finding.line + first_line - 1) if finding.line else finding for finding in scan.findings]
         for split, columns in scan.columns.items():
             columns.shift_lines(first_line - 1)
+            source.valid += len(columns)
             if split in source.columns:
                 source.columns[split].merge(columns)
             else:
@@ -273,7 +280,8 @@ def _check(sources: Sequence[_Source], options: Options) -> Report:
             list(source.columns.values()),
             source.rows,
             source.findings,
-            [entry.path for entry in source.environment.required_fields],
+            [entry.path for entry in source.environment.required_fields if "." not in entry.path and not entry.also_in],
+            source.kind,
         )
     validation = [source for source in sources if "validation" in source.columns]
     train = [(source.dataset.jsonl_fpath, source.columns["train"]) for source in sources if "train" in source.columns]
@@ -282,7 +290,7 @@ def _check(sources: Sequence[_Source], options: Options) -> Report:
     report = _report(sources)
     if report.errors and options.on_invalid == "fail":
         raise InvalidRows(report)
-    if not any(source.columns for source in sources) and any(source.rows for source in sources):
+    if not any(source.valid for source in sources) and any(source.rows for source in sources):
         raise InvalidRows(report)
     return report
 
@@ -293,7 +301,7 @@ def _report(sources: Sequence[_Source]) -> Report:
             FileReport(
                 file=source.dataset.jsonl_fpath,
                 rows=source.rows,
-                valid=sum(map(len, source.columns.values())),
+                valid=source.valid,
                 findings=sorted(source.findings, key=lambda finding: finding.line),
             )
             for source in sources
@@ -312,8 +320,8 @@ def _sidecars(sources: Sequence[_Source], options: Options) -> list[tuple[Path, 
     return list(documents.items())
 
 
-def _sidecars_stand(sources: Sequence[_Source]) -> bool:
-    return all(sidecar_path(source.dataset.path).exists() for source in sources)
+def _sidecars_stand(sources: Sequence[_Source], options: Options) -> bool:
+    return not options.measure or all(sidecar_path(source.dataset.path).exists() for source in sources)
 
 
 def _finish_splits(sources: Sequence[_Source], stage: Path, writer: SplitWriter, options: Options) -> list[OutputFile]:
@@ -321,7 +329,7 @@ def _finish_splits(sources: Sequence[_Source], stage: Path, writer: SplitWriter,
     outputs: list[OutputFile] = []
     for split, output in writer.close().items():
         rows = sum(len(source.columns[split]) * source.dataset.num_repeats for source in sources if split in source.columns)
-        update: dict[str, Any] = {"rows": rows if split != REJECTED else sum(s.rows for s in sources) - sum(map(_valid, sources))}
+        update: dict[str, Any] = {"rows": rows if split != REJECTED else sum(source.rows - source.valid for source in sources)}
         if split == "train" and options.shuffle is not None:
             update["sha256"] = shuffle(stage / output.path, options.shuffle)
         outputs.append(output.model_copy(update=update))
@@ -336,12 +344,16 @@ def _write_statistics(sources: Sequence[_Source], stage: Path, options: Options)
         members = [source for source in sources if split in source.columns]
         header = next(source.dataset for source in (*members, *sources) if split in (source.dataset.type, *source.columns))
         metrics = gym_metrics([(source.columns[split], source.dataset.num_repeats) for source in members])
-        merged = Columns()
         frames = []
+        merged = Columns()
         for source in members:
             warned = {finding.line for finding in source.findings}
-            frames.append(facts_frame(source.columns[split], source.dataset.jsonl_fpath, warned))
-            merged.merge(source.columns[split])
+            columns = source.columns.pop(split)
+            frames.append(facts_frame(columns, source.dataset.jsonl_fpath, warned))
+            if len(merged):
+                merged.merge(columns)
+            else:
+                merged = columns
         documents = {
             f"{split}_metrics.json": to_json(header.metrics_header(aggregate=True) | metrics),
             f"{split}_statistics.json": summarise(merged, tokenizer=tokenizer).model_dump_json(indent=2).encode() + b"\n",
@@ -366,12 +378,8 @@ def _input(source: _Source) -> InputFile:
         type=source.dataset.type,
         instance=source.dataset.instance,
         rows=source.rows,
-        valid=_valid(source),
+        valid=source.valid,
     )
-
-
-def _valid(source: _Source) -> int:
-    return sum(map(len, source.columns.values()))
 
 
 def _fingerprint(sources: Sequence[_Source], options: Options) -> str:

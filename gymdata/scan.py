@@ -21,12 +21,12 @@ from gymdata.errors import DataError
 from gymdata.rows.columns import Columns, count_turns, count_words
 from gymdata.rows.facts import Facts, describe
 from gymdata.rows.fast import FastPath, has_repeated_key
-from gymdata.rows.lines import MAX_LINE_BYTES, ByteRange, DamagedFile, chunks, ranges
+from gymdata.rows.lines import COMPRESSED_SUFFIXES, MAX_LINE_BYTES, ByteRange, DamagedFile, chunks, ranges
 from gymdata.rows.stamp import Stamper, append_member, replace_member
 from gymdata.statistics.tokens import TokenCounter
 from gymdata.validation.findings import Finding
 from gymdata.validation.judge import Kind, judge
-from gymdata.validation.rules import content, dataset, schema, syntax
+from gymdata.validation.rules import content, dataset, files, rollout, schema, syntax
 
 if TYPE_CHECKING:
     from gymdata.environments.prompt import Prompt
@@ -72,6 +72,7 @@ class Work:
 class Scan:
     """What was found in a range, or in a whole file. Lines count from 1."""
 
+    kind: Kind = "task"
     lines: int = 0
     rows: int = 0
     """Non-blank lines."""
@@ -85,7 +86,7 @@ class Scan:
 def scan_file(
     path: Path,
     *,
-    kind: Kind = "task",
+    kind: Kind | None = None,
     collation: Collation | None = None,
     prompt: Prompt | None = None,
     encoding: str | None = None,
@@ -96,8 +97,16 @@ def scan_file(
 ) -> Iterator[Scan]:
     """Scan the bytes from `start` to `stop` of a file, yielding one Scan per unit of work, in file order.
 
-    Lines count from 1 at `start`. `on_bytes` is told how many bytes of the file each unit covered.
+    Lines count from 1 at `start`. Without `kind`, rows that hold a response and a reward make the file one of rollouts.
+    A file that is no JSON Lines is one Scan with one finding on line 0. `on_bytes` is told how many bytes of the file each
+    unit covered. Raises OSError if the file cannot be read.
     """
+    if finding := _sniff(path):
+        yield Scan(findings=[finding])
+        return
+    if kind is None:
+        first = _first_rows(path)
+        kind = "rollout" if sum(map(rollout.looks_like_rollout, first)) * 2 > len(first) else "task"
     parts = ranges(path, start, stop)
     work = [Work(part, kind, collation, prompt, encoding) for part in parts]
     size = min(path.stat().st_size, sum(part.stop - part.start for part in parts))
@@ -121,22 +130,27 @@ def scan_range(work: Work) -> Scan:
         gc.enable()
 
 
-def sniff_rows(path: Path, start: int = 0, count: int = 5) -> list[dict[str, Any]]:
-    """The first rows of a file that decode, at most `count` of its first lines."""
-    rows: list[dict[str, Any]] = []
-    for chunk in chunks(ByteRange(path, start, start + 1 if path.suffix == ".jsonl" else 2**63)):
-        for line in b"" if isinstance(chunk, int) else chunk.split(b"\n")[:count]:
-            row, _ = syntax.parse(line)
-            if isinstance(row, dict):
-                rows.append(row)
-        break
-    return rows
+def _sniff(path: Path) -> Finding | None:
+    """The finding for a file that is no JSON Lines at all."""
+    with open(path, "rb") as stream:
+        finding = files.sniff(stream.read(files.HEAD_BYTES), path.name)
+    if finding is None and path.suffix in COMPRESSED_SUFFIXES:
+        head = next(chunks(ByteRange(path, 0, 2**63), files.HEAD_BYTES), b"")
+        finding = files.sniff_text(head) if isinstance(head, bytes) else None
+    return finding
+
+
+def _first_rows(path: Path) -> list[Any]:
+    """The first lines of a file that decode, at most five."""
+    first = next(chunks(ranges(path)[0]), b"") if path.stat().st_size else b""
+    values = [_decoded_line(line) for line in first.split(b"\n")[:5]] if isinstance(first, bytes) else []
+    return [value for value in values if value is not None]
 
 
 class _Scanner:
     def __init__(self, work: Work) -> None:
         self.work = work
-        self.result = Scan()
+        self.result = Scan(work.kind)
         self.counter = TokenCounter(work.encoding).count if work.encoding else None
         self.writer = _PartWriter(work.collation, work.part) if work.collation else None
 
@@ -293,7 +307,7 @@ def _with_prompt(line: bytes, prompt: Prompt) -> tuple[bytes, list[Finding]]:
     return append_member(line.strip(), "responses_create_params", params), []
 
 
-def check_file(path: Path, columns: list[Columns], rows: int, findings: list[Finding], required: list[str]) -> list[Finding]:
+def check_file(path: Path, columns: list[Columns], rows: int, findings: list[Finding], required: list[str], kind: Kind) -> list[Finding]:
     """The findings of a scanned file with those that concern several rows, or none, in line order.
 
     `rows` counts its non-blank lines; `required` names the fields that the environment's verifier needs. Reads the file once
@@ -306,7 +320,22 @@ def check_file(path: Path, columns: list[Columns], rows: int, findings: list[Fin
             return [replace(finding, code="GD111", message="a blank line, in a file without any row") for finding in blank]
         return [*findings, *([] if findings else dataset.empty_file())]
     for part in columns:
-        findings += dataset.check_columns(part)
-        for expectation in dataset.suspicious_fields(part, required):
-            findings += _check_field(path, expectation)
+        tasks = kind == "task"
+        findings += dataset.check_columns(part) if tasks else []
+        if expectations := dataset.suspicious_fields(part, dataset.VERIFIER_FIELDS if tasks else (), required if tasks else ()):
+            check = dataset.FieldCheck(expectations)
+            for line, row in _accepted_rows(path, set(part.lines)):
+                check.add(line, row)
+            findings += check.findings()
     return sorted(findings, key=lambda finding: finding.line)
+
+
+def _accepted_rows(path: Path, accepted: set[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+    number = 0
+    for part in ranges(path):
+        for chunk in chunks(part):
+            for line in [b""] if isinstance(chunk, int) else chunk.split(b"\n"):
+                number += 1
+                if number in accepted:
+                    row = _decoded_line(line)
+                    yield number, row if isinstance(row, dict) else syntax.parse(line)[0]

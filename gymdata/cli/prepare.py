@@ -51,10 +51,14 @@ def add_environment_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare; 0 done, 1 the data is at fault."""
+    return run_prepare(args, load_environments(args))
+
+
+def run_prepare(args: argparse.Namespace, environments: list[Environment], measure: bool = True) -> int:
+    """Prepare `environments` as the arguments say; without `measure`, write no statistics and no metrics."""
     from gymdata.cli.progress import Progress
     from gymdata.prepare import InvalidRows, Options, prepare
 
-    environments = load_environments(args)
     progress = Progress()
     directory = args.output_dir or Path("data", "+".join(environment.name for environment in environments))
     options = Options(
@@ -64,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
         validation_fraction=_fraction(args.validation_fraction),
         shuffle=args.shuffle,
         limit=_positive(args.limit, "--limit"),
-        encoding=None if args.encoding == "none" else args.encoding,
+        encoding=None if args.encoding == "none" or not measure else args.encoding,
+        measure=measure,
     )
     if not args.download:
         tell_bundled(environments)

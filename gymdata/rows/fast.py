@@ -223,7 +223,9 @@ class FastPath:
             return None
         if kind == "function_call":
             arguments, name = item.get("arguments"), item.get("name")
-            if not _only(item, _FUNCTION_CALL) or name not in names or type(arguments) is not str or call_id in calls:
+            if not _only(item, _FUNCTION_CALL) or type(arguments) is not str or call_id in calls:
+                return None
+            if type(name) is not str or (names and name not in names):
                 return None
             try:
                 if type(decode(arguments)) is not dict or not plain_text(arguments):

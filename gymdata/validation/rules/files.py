@@ -139,4 +139,9 @@ FILE_RULES = [
         "The row lacks a field that the format names, or has an input already.",
         "Add the field, or use a prompt format of fields that all rows have.", "", "",
     ),
+    Rule(
+        "GD113", "stale-metrics", "error", "The metrics file beside the rows does not fit them.",
+        "Somebody changed the rows and not their metrics, so the numbers that people read are of other rows.",
+        "Prepare again with --overwrite-metrics, and commit the rows and the metrics together.", "", "",
+    ),
 ]  # fmt: skip

@@ -1,0 +1,120 @@
+"""Validating files on their own: every finding of each, nothing written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gymdata.environments.prompt import Prompt
+from gymdata.errors import UsageError
+from gymdata.rows.columns import Columns
+from gymdata.scan import check_file, scan_file
+from gymdata.statistics.metrics import gym_metrics
+from gymdata.statistics.sidecar import check_sidecar, sidecar_path
+from gymdata.validation.findings import Finding
+from gymdata.validation.judge import Kind
+from gymdata.validation.report import FileReport
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A file to read, what to call it, and what its environment knows of it."""
+
+    path: Path
+    name: str = ""
+    required: tuple[str, ...] = ()
+    prompt: Prompt | None = None
+
+
+@dataclass(slots=True)
+class Measured:
+    """A file that was read: what was found, and the columns of its accepted rows."""
+
+    report: FileReport
+    columns: Columns = field(default_factory=Columns)
+
+
+def measure(
+    target: Target,
+    *,
+    kind: Kind | None = None,
+    encoding: str | None = None,
+    sidecar: bool = False,
+    jobs: int = 1,
+    on_progress: Callable[[str, int, int], None] = lambda name, done, total: None,
+) -> Measured:
+    """Read a file; with `sidecar`, also compare the metrics file beside it. Raises UsageError if there is no such file."""
+    path, name = target.path, target.name or str(target.path)
+    if not path.is_file():
+        raise UsageError(f"there is no file {name}", "give paths of JSONL files, or names of environments")
+    columns, rows, done = Columns(), 0, 0
+    found: Kind = kind or "task"
+    findings: list[Finding] = []
+    total = path.stat().st_size
+
+    def on_bytes(count: int) -> None:
+        nonlocal done
+        done += count
+        on_progress(name, done, total)
+
+    for scan in scan_file(path, kind=kind, prompt=target.prompt, encoding=encoding, jobs=jobs, on_bytes=on_bytes):
+        rows += scan.rows
+        found = scan.kind
+        findings += scan.findings
+        for part in scan.columns.values():
+            columns.merge(part)
+    findings = check_file(path, [columns], rows, findings, list(target.required), found)
+    if sidecar:
+        findings = check_metrics(path, columns) + findings
+    return Measured(FileReport(name, rows, len(columns), findings), columns)
+
+
+def check_metrics(path: Path, columns: Columns) -> list[Finding]:
+    """The finding, if any, that the metrics file beside a data file does not fit its rows."""
+    sidecar = sidecar_path(path)
+    try:
+        old = json.loads(sidecar.read_bytes())
+    except FileNotFoundError:
+        return []
+    except ValueError:
+        old = {}
+    header = {key: old[key] for key in _HEADER if key in old} if isinstance(old, dict) else {}
+    repeats = header.get("num_repeats", 1)
+    metrics = gym_metrics([(columns, repeats if isinstance(repeats, int) and repeats > 0 else 1)])
+    check = check_sidecar(sidecar, header | metrics)
+    if check.status != "conflict":
+        return []
+    shown = "; ".join(map(str, check.differences[:5])) + (f"; and {len(check.differences) - 5} more" * (len(check.differences) > 5))
+    return [Finding("GD113", "$", f"{sidecar.name} does not fit the rows: {shown}", "prepare again with --overwrite-metrics, commit both")]
+
+
+_HEADER = ("name", "type", "jsonl_fpath", "num_repeats", "source", "gitlab_identifier", "huggingface_identifier", "license",
+           "prepare_script", "prompt_config", "prepare_dependencies")  # fmt: skip
+
+
+def targets(names: Sequence[str], configs: Sequence[str] = ()) -> list[Target]:
+    """What the words of a command line name: paths, environments, or the environment of `configs`."""
+    from gymdata.environments import registry
+    from gymdata.environments.config import load_config
+
+    found: list[Target] = []
+    environments = [load_config(configs)] if configs and not names else []
+    for name in names:
+        if name in registry.names() and not Path(name).is_file():
+            environments.append(registry.load(name, (), configs))
+        elif Path(name).is_dir():
+            inside = [path for path in sorted(Path(name).rglob("*")) if path.name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst"))]
+            found += [Target(path) for path in inside if path.name != "rejected.jsonl"]
+        elif Path(name).is_file():
+            found.append(Target(Path(name)))
+        else:
+            raise UsageError(
+                f"{name!r} is neither a file nor an environment", f"the environments are {', '.join(registry.names())}"
+            )
+    for environment in environments:
+        required = tuple(entry.path for entry in environment.required_fields if "." not in entry.path and not entry.also_in)
+        for dataset in environment.datasets():
+            found.append(Target(dataset.path, dataset.jsonl_fpath, required, dataset.prompt))
+    return found
