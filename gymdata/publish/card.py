@@ -52,9 +52,10 @@ class Facts:
     repo_id: str
     environment: str
     description: str
-    license: str
-    """The Hub's identifier."""
-    license_name: str
+    licenses: tuple[str, ...]
+    """The Hub's identifiers."""
+    license_names: tuple[str, ...]
+    """As the configuration names them."""
     splits: tuple[SplitFacts, ...]
     columns: Mapping[str, Kind]
     example: bytes
@@ -108,11 +109,10 @@ def _parts(card: str) -> tuple[dict[str, Any], str]:
 
 def _header(facts: Facts, front: Mapping[str, Any]) -> dict[str, Any]:
     header = dict(front)
-    header["license"] = facts.license
-    if facts.license == "other":
-        header["license_name"] = re.sub(r"[^a-z0-9]+", "-", facts.license_name.lower()).strip("-")
-    else:
-        header.pop("license_name", None)
+    header["license"] = facts.licenses[0] if len(facts.licenses) == 1 else list(facts.licenses)
+    header.pop("license_name", None)
+    if facts.licenses == ("other",):
+        header["license_name"] = re.sub(r"[^a-z0-9]+", "-", facts.license_names[0].lower()).strip("-")
     if facts.languages or "language" not in header:
         header["language"] = list(facts.languages or ("en",))
     header["tags"] = list(dict.fromkeys([*(header.get("tags") or []), *TAGS]))
@@ -151,7 +151,7 @@ def _body(facts: Facts) -> str:
     for split in facts.splits:
         table.append(f"| {split.name} | {split.rows:,} | {_code(split.jsonl)} | {', '.join(map(_code, split.tables))} |")
     parts.append("\n".join(table) + "\n")
-    parts.append(f"License: {facts.license_name}\n")
+    parts.append(f"License: {', '.join(facts.license_names)}\n")
     if statistics := _statistics(facts.splits):
         parts.append("## Statistics\n\n" + statistics)
     parts.append("## Example\n\n" + _example(facts.example))

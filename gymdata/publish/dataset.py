@@ -41,8 +41,8 @@ class Dataset:
     environment: Environment
     manifest: Manifest
     splits: tuple[Split, ...]
-    license: str | None
-    """NeMo Gym's string, or an SPDX identifier."""
+    licenses: tuple[str, ...]
+    """NeMo Gym's strings, or SPDX identifiers, of what went into the splits."""
 
     @property
     def sidecars(self) -> tuple[Path, ...]:
@@ -74,19 +74,15 @@ def load_dataset(directory: Path, environment: Environment, splits: tuple[str, .
     wanted = list(splits) or [name for name in found if name != "example"] or found
     if missing := [name for name in wanted if name not in rows]:
         raise UsageError(f"{directory} has no split {', '.join(missing)}", f"it has {', '.join(found)}")
-    declared = {str(entry["license"]) for entry in manifest.config if entry.get("license")}
-    if license:
-        declared = {licenses.canonical(license)}
-    if len(declared) > 1:
-        raise UsageError(
-            f"its datasets have different licenses: {', '.join(sorted(declared))}", "publish them apart, or give --license"
-        )
+    types = {*wanted, *(["train"] if "validation" in wanted else [])}  # a validation split may be a part of the train rows
+    entries = [entry for entry in manifest.config if entry.get("type") in types] or manifest.config
+    declared = [licenses.canonical(license)] if license else [str(entry["license"]) for entry in entries if entry.get("license")]
     return Dataset(
         directory,
         environment,
         manifest,
         tuple(Split(name, directory / f"{name}.jsonl", rows[name] or 0, _metrics(directory, name)) for name in wanted),
-        next(iter(declared), None),
+        tuple(sorted(set(declared))),
     )
 
 
@@ -117,16 +113,15 @@ def objections(dataset: Dataset, accept_secrets: bool = False) -> Iterator[Objec
 
 def _license(dataset: Dataset) -> Iterator[Objection]:
     where = "manifest.json"
-    if dataset.license is None:
+    if not dataset.licenses:
         hint = "give the dataset's entry a `license`, or --license"
         yield Objection(where, Finding("GD703", "$.config", "there is no license", hint))
-    elif re.search(r"internal.use|do.not.distribute", dataset.license, re.IGNORECASE):
-        yield Objection(
-            where, Finding("GD703", "$.config", f"the license forbids it: {dataset.license}", "it must not be published")
-        )
-    elif licenses.spdx(dataset.license) == "NOASSERTION":
-        hint = "settle the license first, then give the dataset's entry a `license`, or --license"
-        yield Objection(where, Finding("GD703", "$.config", "the license is still to be decided (TBD)", hint))
+    for name in dataset.licenses:
+        if re.search(r"internal.use|do.not.distribute", name, re.IGNORECASE):
+            yield Objection(where, Finding("GD703", "$.config", f"the license forbids it: {name}", "it must not be published"))
+        elif licenses.spdx(name) == "NOASSERTION":
+            hint = "settle the license first, then give the dataset's entry a `license`, or --license"
+            yield Objection(where, Finding("GD703", "$.config", "the license is still to be decided (TBD)", hint))
 
 
 def _verifier_fields(split: Split, environment: Environment) -> Iterator[Objection]:

@@ -203,15 +203,14 @@ def _replaced(path: str, splits: Sequence[str]) -> bool:
 
 
 def _facts(dataset: Dataset, target: Target, splits: Sequence[SplitFacts], kinds: dict[str, Kind]) -> Facts:
-    license = dataset.license or "TBD"
     with open(dataset.splits[0].path, "rb") as stream:
         example = stream.readline()
     return Facts(
         target.repo_id,
         dataset.environment.name,
         dataset.environment.description,
-        licenses.hub(license),
-        license,
+        tuple(dict.fromkeys(map(licenses.hub, dataset.licenses))),
+        dataset.licenses,
         tuple(splits),
         kinds,
         example,

@@ -36,10 +36,11 @@ def find_secrets(path: Path) -> Iterator[Finding]:
             line += 1
             continue
         text = chunk.decode("utf-8", errors="replace")
-        hits = {(match.start(), name) for name, pattern in _patterns() for match in pattern.finditer(text)}
-        for start, name in sorted(hits):
+        found = ((match.start(), name) for name, pattern in _patterns() for match in pattern.finditer(text))
+        hits = {(line + text.count("\n", 0, start), name) for start, name in found}
+        for number, name in sorted(hits):
             hint = "remove the row, or the credential from it, and revoke it: it has been written to disk"
-            yield Finding("GD704", "$", f"this looks like a credential ({name})", hint, line + text.count("\n", 0, start))
+            yield Finding("GD704", "$", f"this looks like a credential ({name})", hint, number)
         line += chunk.count(b"\n") + 1
 
 

@@ -42,6 +42,8 @@ def verify(
         from datasets.exceptions import DatasetsError
 
         datasets.disable_progress_bars()
+        # Loading would report the name of the dataset, which may be private, to a counter on another server.
+        datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
         rows = {}
         for split, path in splits.items():
             for streaming in (False, True):

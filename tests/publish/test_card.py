@@ -16,7 +16,17 @@ def facts(example: bytes = b'{"a": 1}', rows: int = 3, description: str = "Sums.
     split = SplitFacts("train", rows, "train.jsonl", ("data/train-00000-of-00001.parquet",), "0" * 64)
     columns = {"responses_create_params": "json", "answer": "string"}
     return Facts(
-        "acme/sums", "math", description, license, "MIT", (split,), columns, example, "1.0", "f" * 64, (("a.jsonl", "1" * 64),)
+        "acme/sums",
+        "math",
+        description,
+        (license,),
+        ("MIT",),
+        (split,),
+        columns,
+        example,
+        "1.0",
+        "f" * 64,
+        (("a.jsonl", "1" * 64),),
     )  # type: ignore[arg-type]
 
 

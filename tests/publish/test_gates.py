@@ -49,6 +49,19 @@ def test_the_license_decides(prepare: Prepare, license: str, refused: bool) -> N
     assert codes(prepare(license=license, train=[row("a")])) == (["GD703"] if refused else [])
 
 
+def test_splits_under_different_licenses_keep_them_all(prepare: Prepare) -> None:
+    dataset = prepare(train=[row("a")], validation=[row("b")])
+    entries = [
+        {"type": "train", "license": "MIT"},
+        {"type": "validation", "license": "TBD"},
+        {"type": "example", "license": "CC0-1.0"},
+    ]
+    manifest = dataset.manifest.model_copy(update={"config": entries})
+    (dataset.directory / "manifest.json").write_bytes(manifest.to_json())
+    again = load_dataset(dataset.directory, ENVIRONMENT)
+    assert again.licenses == ("MIT", "TBD") and codes(again) == ["GD703"]
+
+
 def test_train_rows_need_what_their_verifier_reads(prepare: Prepare) -> None:
     bare = b'{"responses_create_params": {"input": "a"}}'
     (one,) = objections(prepare(train=[row("a"), bare, bare]))

