@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gymdata.atomic import writing
-from gymdata.errors import DataError
+from gymdata.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,9 +65,11 @@ def read(path: Path, on_null: Callable[[], None] = lambda: None) -> Iterator[dic
 
     `on_null` is called for each struct key that is left out. Raises DataError, naming the column, for what JSON cannot hold.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError:
+        raise UsageError(f"{path}: reading Parquet needs pyarrow", "pip install 'gymdata[hub]'") from None
     try:
         with pq.ParquetFile(path) as file:
             size = sum(file.metadata.row_group(at).total_byte_size for at in range(file.num_row_groups))
@@ -107,6 +109,7 @@ def _is_json(kind: pa.DataType) -> bool:
 def _texts(array: pa.Array, on_null: Callable[[], None]) -> list[bytes | None]:
     """The JSON text of each value; None for a null."""
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.types as types
 
     kind = array.type
@@ -122,7 +125,8 @@ def _texts(array: pa.Array, on_null: Callable[[], None]) -> list[bytes | None]:
         return _maps(array, on_null)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         items = iter(_texts(array.flatten(), on_null))  # pyright: ignore[reportAttributeAccessIssue]
-        return [None if size is None else b"[" + b", ".join(_take(items, size)) + b"]" for size in _sizes(array)]
+        sizes = pc.list_value_length(array).to_pylist()  # pyright: ignore[reportAttributeAccessIssue]
+        return [None if size is None else b"[" + b", ".join(_take(items, size)) + b"]" for size in sizes]
     if types.is_temporal(kind) and not types.is_duration(kind) and not types.is_interval(kind):
         texts = array.cast(pa.string()).to_pylist()
         return [None if text is None else _dumps(text.replace(" ", "T", 1)) for text in texts]
@@ -161,29 +165,18 @@ def _maps(array: Any, on_null: Callable[[], None]) -> list[bytes | None]:
 
     if not types.is_string(array.type.key_type) and not types.is_large_string(array.type.key_type):
         raise _Unwritable(f"a map with keys of type {array.type.key_type}")
-    pairs = array.flatten()
-    keys, values = (iter(_texts(child, on_null)) for child in pairs.flatten())
-    entries = (key + b": " + value for key, value in zip(_all(keys), _all(values), strict=True))
-    return [None if size is None else b"{" + b", ".join(_take(entries, size)) + b"}" for size in _sizes(array)]
-
-
-def _sizes(array: pa.Array) -> list[int | None]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_map(array.type):
-        return [None if value is None else len(value) for value in array.to_pylist()]
-    return pc.list_value_length(array).to_pylist()  # pyright: ignore[reportAttributeAccessIssue]
+    keys, values = _texts(array.keys, on_null), _texts(array.items, on_null)
+    entries = [(key or b"null") + b": " + (value or b"null") for key, value in zip(keys, values, strict=True)]
+    # Unlike a list's, a map's children are those of the whole array, of which this may be a slice.
+    offsets, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
+    bounds = zip(offsets, offsets[1:], valid, strict=False)
+    return [b"{" + b", ".join(entries[start:stop]) + b"}" if there else None for start, stop, there in bounds]
 
 
 def _take(texts: Iterator[bytes | None], count: int) -> Iterator[bytes]:
     for _ in range(count):
         text = next(texts)
         yield b"null" if text is None else text
-
-
-def _all(texts: Iterator[bytes | None]) -> Iterator[bytes]:
-    return (b"null" if text is None else text for text in texts)
 
 
 def _dumps(value: Any) -> bytes:
