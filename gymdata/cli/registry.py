@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked for. Raises ConfigError without a registry, UsageError without a confirmation, ExternalError for GitLab."""
+    """Do what was asked for. Raises ConfigError without a registry, UsageError without a confirmation, ExternalError."""
     registry = _registry()
     if args.action == "list":
         names = registry.names()

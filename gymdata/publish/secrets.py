@@ -10,13 +10,14 @@ from pathlib import Path
 from gymdata.rows.lines import ByteRange, chunks
 from gymdata.validation.findings import Finding
 
+# The literal comes first and what may not stand before it after: so `re` can search for the literal, 30 times faster.
 OURS = {
-    "Hugging Face token": r"\bhf_[A-Za-z]{30,40}\b",
-    "NVIDIA API key": r"\bnvapi-[A-Za-z0-9_-]{60,70}\b",
-    "GitHub fine-grained token": r"\bgithub_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59}\b",
-    "Anthropic API key": r"\bsk-ant-[a-z]+\d\d-[A-Za-z0-9_-]{80,}",
-    "OpenAI project key": r"\bsk-(?:proj|svcacct)-[A-Za-z0-9_-]{60,}",
-    "Google API key": r"\bAIza[A-Za-z0-9_-]{35}\b",
+    "Hugging Face token": r"hf_(?<!\whf_)[A-Za-z]{30,40}\b",
+    "NVIDIA API key": r"nvapi-(?<!\wnvapi-)[A-Za-z0-9_-]{60,70}\b",
+    "GitHub fine-grained token": r"github_pat_(?<!\wgithub_pat_)[A-Za-z0-9]{22}_[A-Za-z0-9]{59}\b",
+    "Anthropic API key": r"sk-ant-(?<!\wsk-ant-)[a-z]+\d\d-[A-Za-z0-9_-]{80,}",
+    "OpenAI project key": r"sk-(?<!\wsk-)(?:proj|svcacct)-[A-Za-z0-9_-]{60,}",
+    "Google API key": r"AIza(?<!\wAIza)[A-Za-z0-9_-]{35}\b",
 }
 # Not tokens by their shape but by their surroundings or their randomness: in prose, code and mathematics these are mostly wrong.
 _GUESSES = frozenset(

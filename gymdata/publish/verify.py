@@ -39,11 +39,12 @@ def verify(
         tempfile.TemporaryDirectory(prefix="gymdata-verify-") as folder,
     ):
         import datasets
+        from datasets import config
         from datasets.exceptions import DatasetsError
 
         datasets.disable_progress_bars()
         # Loading would report the name of the dataset, which may be private, to a counter on another server.
-        datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
+        config.HF_UPDATE_DOWNLOAD_COUNTS = False
         rows = {}
         for split, path in splits.items():
             for streaming in (False, True):

@@ -139,7 +139,7 @@ def append_rows(source: Path, path: str, out: IO[bytes]) -> None:
             shutil.copyfileobj(stream, out, _BLOCK)
 
 
-_SPACE = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', re.DOTALL)
+_SPACE = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\r\n]+', re.DOTALL)
 
 
 def _array_items(path: Path) -> Iterator[bytes] | None:

@@ -24,13 +24,12 @@ VALUES = st.recursive(
 )
 
 
-def read(path: Path, **options: object) -> list[dict]:
+def read(path: Path, streaming: bool = False) -> list[dict]:
     import datasets
 
     datasets.disable_progress_bars()
-    return list(
-        datasets.load_dataset("parquet", data_files=str(path), split="train", cache_dir=str(path.parent / "cache"), **options)
-    )  # type: ignore[arg-type]
+    cache = str(path.parent / "cache")
+    return list(datasets.load_dataset("parquet", data_files=str(path), split="train", cache_dir=cache, streaming=streaming))
 
 
 def written(rows: list[bytes], folder: Path) -> tuple[Path, dict]:
@@ -91,3 +90,18 @@ def test_real_rows_come_back_plain_and_streaming(tmp_path_factory: pytest.TempPa
         for streaming in (False, True) if source.parent.name == "data" else (True,):
             for line, back in zip(lines, read(path, streaming=streaming), strict=True):
                 assert same_row(json.loads(line), back), source
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.dictionaries(st.sampled_from("abcd"), VALUES, min_size=1), min_size=1, max_size=4))
+def test_our_own_reader_tells_an_absent_key_from_a_null(tmp_path_factory: pytest.TempPathFactory, rows: list[dict]) -> None:
+    from gymdata.sources.parquet import parquet_to_jsonl
+
+    folder = tmp_path_factory.mktemp("rows")
+    try:
+        path, _ = written([json.dumps(row).encode() for row in rows], folder)
+    except DataError:
+        return
+    parquet_to_jsonl(path, folder / "back.jsonl")
+    back = [json.loads(line) for line in (folder / "back.jsonl").read_bytes().split(b"\n") if line]
+    assert json.dumps(back, sort_keys=True) == json.dumps(rows, sort_keys=True)

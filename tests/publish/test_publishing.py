@@ -30,7 +30,7 @@ ROWS = [
 ]
 
 
-def publish(dataset: Dataset, token: str = OWNER, **target: object) -> tuple[Plan, Published]:
+def publish(dataset: Dataset, token: str | None = OWNER, **target: object) -> tuple[Plan, Published]:
     wanted = Target(**{"repo_id": REPO, "create_pr": True, **target})  # type: ignore[arg-type]
     with planned(dataset, wanted, Credentials(token)) as plan:
         return plan, send(plan, Credentials(token))

@@ -30,8 +30,7 @@ class GitLab:
             pass
 
         Handler.registry = registry
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
+        self.server = _Server(("127.0.0.1", 0), Handler)
         self.host = f"http://127.0.0.1:{self.server.server_address[1]}"
         self.uri = self.host + ROOT
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -50,6 +49,13 @@ class GitLab:
         model, version = map(int, run.split("-"))
         name = sorted(self.models)[model]
         return self.models[name][sorted(self.models[name])[version]]
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass
 
 
 class _Refused(Exception):

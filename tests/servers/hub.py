@@ -18,7 +18,7 @@ import socket
 import struct
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -146,7 +146,7 @@ class Hub:
         self.requests: list[Request] = []
         self.slept: list[float] = []
         """What clients in this process waited for, where the fixture does not let them."""
-        self.before: list[Callable[[str], None]] = []
+        self.before: list[Callable[[str], object]] = []
         """Called with every request's line before it is served: the place for somebody else to act in between."""
         self.lock = threading.RLock()
         self.cdn = False
@@ -177,7 +177,7 @@ class Hub:
         return token
 
     def add_repo(
-        self, repo_id: str, files: dict[str, bytes | Path] | None = None, private: bool = False, gated: bool = False
+        self, repo_id: str, files: Mapping[str, bytes | Path | None] | None = None, private: bool = False, gated: bool = False
     ) -> Repo:
         repo = self.repos[repo_id] = Repo(repo_id, private, gated)
         first = self._commit(repo, None, {}, "initial commit", "", "system")
@@ -186,7 +186,9 @@ class Hub:
             self.commit(repo_id, files)
         return repo
 
-    def commit(self, repo_id: str, files: dict[str, bytes | Path | None], revision: str = "main", title: str = "change") -> str:
+    def commit(
+        self, repo_id: str, files: Mapping[str, bytes | Path | None], revision: str = "main", title: str = "change"
+    ) -> str:
         """Somebody else's commit, made behind the client's back; None deletes a file."""
         with self.lock:
             repo = self.repos[repo_id]

@@ -20,7 +20,16 @@ TRICKY = (
     b'{"responses_create_params": {"input": [{"role": "user", "content": "b"}]}, "expected_answer": 7, "extra": null}\r\n'
     b'{"responses_create_params":{"input":"\\u00e9 \\/"},"expected_answer":[1.0,12345678901234567890]}'
 )
-CARD = b"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/train-*.jsonl\n  - split: validation\n    path: data/val.jsonl\n---\n"
+CARD = b"""---
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: data/train-*.jsonl
+  - split: validation
+    path: data/val.jsonl
+---
+"""
 
 
 def test_an_artifact_arrives_byte_for_byte(hub: Hub, tmp_path: Path) -> None:
@@ -53,6 +62,36 @@ def test_a_json_array_becomes_lines_with_its_numbers_as_written(hub: Hub, tmp_pa
     hub.add_repo("acme/math", {"train.json": document})
     (fetched,) = fetch("acme/math", tmp_path)
     assert fetched.path.read_bytes() == b'{"a":1e-12,"b":"x \\n  y"}\n{"a":1.0,"b":null}\n'
+
+
+def test_a_parquet_split_becomes_lines_of_equal_values(hub: Hub, tmp_path: Path) -> None:
+    import json
+
+    from gymdata.publish.parquet import columns, write_parquet
+
+    source = tmp_path / "rows.jsonl"
+    source.write_bytes(TRICKY.replace(b"12345678901234567890", b"1e22"))
+    write_parquet(source, tmp_path / "rows.parquet", columns([source]))
+    hub.add_repo("acme/math", {"data/train-00000-of-00001.parquet": tmp_path / "rows.parquet"})
+    (fetched,) = fetch("acme/math", tmp_path / "out", split="train")
+    lines = [json.loads(line) for line in fetched.path.read_bytes().splitlines()]
+    expected = [json.loads(line) for line in source.read_bytes().splitlines()]
+    assert json.dumps(lines, sort_keys=True) == json.dumps(expected, sort_keys=True)
+
+
+def test_an_environment_is_downloaded_to_where_it_looks_for_its_rows(hub: Hub, tmp_path: Path, monkeypatch) -> None:
+    from gymdata.cli.main import main
+    from gymdata.manifest import sha256
+    from gymdata.sources.remote import revision_of
+
+    repo = hub.add_repo("nvidia/Nemotron-RL-math-OpenMathReasoning", {"train.jsonl": TRICKY, "validation.jsonl": b"{}\n"})
+    monkeypatch.chdir(tmp_path)
+    assert main(["download", "math"]) == 0
+    train = tmp_path / "data" / "math" / "source" / "train.jsonl"
+    assert train.read_bytes() == TRICKY
+    assert revision_of(train, sha256(train)) == repo.refs["main"]
+    train.write_bytes(b"touched")
+    assert revision_of(train, sha256(train)) is None
 
 
 def test_without_a_card_names_tell_the_splits(hub: Hub, tmp_path: Path) -> None:
