@@ -19,14 +19,14 @@ import msgspec
 from gymdata.engine.local import ordered_map
 from gymdata.errors import DataError
 from gymdata.rows.columns import Columns, count_turns, count_words
-from gymdata.rows.facts import Facts, describe
+from gymdata.rows.facts import Facts, describe, encode
 from gymdata.rows.fast import FastPath, has_repeated_key
 from gymdata.rows.lines import COMPRESSED_SUFFIXES, MAX_LINE_BYTES, ByteRange, DamagedFile, chunks, ranges
 from gymdata.rows.stamp import Stamper, append_member, replace_member
 from gymdata.statistics.tokens import TokenCounter
 from gymdata.validation.findings import Finding
 from gymdata.validation.judge import Kind, judge
-from gymdata.validation.rules import content, dataset, files, rollout, schema, syntax
+from gymdata.validation.rules import content, dataset, files, rollout, syntax
 
 if TYPE_CHECKING:
     from gymdata.environments.prompt import Prompt
@@ -175,10 +175,9 @@ class _Scanner:
     def _scan_chunk(self, chunk: bytes) -> None:
         lines = chunk.split(b"\n")
         fast = self.work.kind == "task" and self.work.prompt is None
-        accept = _fast_path().accept
-        for line, row in zip(lines, _decoded(chunk, lines) if fast else [None] * len(lines), strict=True):
+        rows = _decoded(chunk, lines) if fast else [None] * len(lines)
+        for line, row, accepted in zip(lines, rows, _fast_path().accept(rows), strict=True):
             self.result.lines += 1
-            accepted = accept(row)
             if accepted is not None:
                 facts = describe(row, accepted.tool_texts)
                 if not has_repeated_key(line.rstrip(), facts.size, accepted.separators):
@@ -267,8 +266,8 @@ class _PartWriter:
 @functools.cache
 def _fast_path() -> FastPath:
     def clean_tool(tool: dict[str, Any]) -> bool:
-        findings, params = schema.check({"responses_create_params": {"input": "x", "tools": [tool]}})
-        return not findings and params is not None and params["tools"] == [tool] and not content.check_tool(tool)
+        judgement = judge(encode({"responses_create_params": {"input": "x", "tools": [tool]}}))
+        return not judgement.findings and judgement.params is not None and judgement.params["tools"] == [tool]
 
     return FastPath(content.is_plain_text, content.is_plain_answer, clean_tool)
 

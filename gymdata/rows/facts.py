@@ -48,68 +48,66 @@ class Facts(NamedTuple):
 def describe(row: Mapping[str, Any], tool_texts: tuple[bytes, ...] | None = None) -> Facts:
     """Facts of a row that the schema accepts; `tool_texts`, if known already, is the canonical JSON of each of its tools."""
     params = row.get("responses_create_params")
-    extras = {key: value for key, value in row.items() if key not in _NOT_EXTRAS}
+    stamps: dict[str, Any] = {}
+    if _NOT_CONTENT.isdisjoint(row):
+        extras = dict(row)
+    else:
+        extras = {key: value for key, value in row.items() if key not in _NOT_CONTENT}
+        stamps = {key: value for key, value in row.items() if key in _NOT_CONTENT}
+    extras.pop("responses_create_params", None)
     own = encode(extras)
     if params is None:
         return Facts(_h128(own), 0, 0, (), None, [], (), (), b"{}", len(own))
     prompt = params["input"]
-    body = encode(prompt)
-    size = len(_FRAME) + len(body)
+    request = encode(prompt)
+    size = len(_FRAME) + len(request)
     texts: list[str] = []
     layout: list[tuple[str, str, tuple[str, ...]]] = []
-    conversation: list[str] = []
-    user_keys: list[int] = []
+    conversation: list[tuple[str, int]] = []
     if instructions := params.get("instructions"):
         texts.append(instructions)
-        conversation.append("system\0" + instructions)
+        conversation.append(("system", _h64(instructions.encode())))
     if type(prompt) is str:
         texts.append(prompt)
         layout.append(_USER_STRING)
-        conversation.append("user\0" + prompt)
-        user_keys.append(_h64(prompt.encode()))
+        conversation.append(("user", _h64(prompt.encode())))
     else:
         for item in prompt:
             role = item.get("role", "")
-            content = item.get("content")
-            if type(content) is str:
+            text = item.get("content")
+            if type(text) is str:
                 layout.append(_PLAIN.get(role) or ("message", role, ("string",)))
-                text = content
                 texts.append(text)
             else:
                 text = _item_texts(item, texts, layout)
-            conversation.append(f"{role}\0{text}")
-            if role == "user":
-                user_keys.append(_h64(text.encode()))
-    request = body
+            conversation.append((role, _h64(text.encode())))
     if "tools" in params:
         if tool_texts is None:
             tool_texts = tuple([encode(tool) for tool in params["tools"]])
         tools = b",".join(tool_texts)
         request += tools
         size += len(_TOOLS_FRAME) + len(tools)
-    rest = {key: value for key, value in params.items() if key not in _PROMPT_KEYS}
     sampling = _EMPTY
-    if rest:
-        sampling = encode(rest)
+    if not params.keys() <= _PROMPT_KEYS:
+        sampling = encode({key: value for key, value in params.items() if key not in _PROMPT_KEYS})
         request += sampling
         size += len(sampling) - 1
     if extras:
         size += len(own) - 1
-    stamps = {key: value for key, value in row.items() if key in STAMPS or key in ROLLOUT_KEYS}
     if stamps:
         size += len(encode(stamps)) - 1
     answer = row.get("expected_answer")
     return Facts(
-        key=_h128(request + own),
-        params_key=_h64(request),
-        prompt_key=_h64("\1".join(conversation).encode()),
-        user_keys=tuple(user_keys),
-        answer_key=None if answer is None else _h64(encode(answer)),
-        texts=texts,
-        tool_texts=tool_texts or (),
-        layout=tuple(layout),
-        sampling=sampling,
-        size=size,
+        _h128(request + own),
+        _h64(request),
+        _h64(repr(conversation).encode()),
+        tuple([key for role, key in conversation if role == "user"]),
+        None if answer is None else _h64(encode(answer)),
+        texts,
+        tool_texts or (),
+        tuple(layout),
+        sampling,
+        size,
     )
 
 
@@ -119,7 +117,7 @@ _EMPTY = b"{}"
 _USER_STRING = ("string", "user", ())
 _PLAIN = {role: ("message", role, ("string",)) for role in ("user", "assistant", "system", "developer")}
 _PROMPT_KEYS = frozenset({"input", "tools"})
-_NOT_EXTRAS = STAMPS | ROLLOUT_KEYS | {"responses_create_params"}
+_NOT_CONTENT = STAMPS | ROLLOUT_KEYS
 _TEXT_KEYS = ("text", "refusal", "name", "arguments", "output")
 
 

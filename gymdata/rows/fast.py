@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -53,8 +53,31 @@ class FastPath:
         self._clean_tool = clean_tool
         self._tools: dict[bytes, tuple[str, int, int] | None] = {}
 
-    def accept(self, row: Any) -> Accepted | None:
-        """Measure a clean row; None if it is not, or not certainly, clean.
+    def accept(self, rows: Sequence[Any]) -> list[Accepted | None]:
+        """Measure rows, each a decoded line; None for a row that is not, or not certainly, clean.
+
+        Their strings are looked at all together, joined by NUL, and row by row only if something in them is not plain.
+        """
+        texts: list[str] = []
+        ends: list[int] = []
+        found: list[Accepted | None] = []
+        for row in rows:
+            start = len(texts)
+            accepted = self._accept(row, texts)
+            if accepted is None:
+                del texts[start:]
+            found.append(accepted)
+            ends.append(len(texts))
+        if not self._plain_text("\0".join(texts)):
+            start = 0
+            for index, end in enumerate(ends):
+                if found[index] is not None and not self._plain_text("\0".join(texts[start:end])):
+                    found[index] = None
+                start = end
+        return found
+
+    def _accept(self, row: Any, texts: list[str]) -> Accepted | None:
+        """Measure a row and append its strings to `texts`.
 
         The words of `json.dumps(params).split()` are counted without a dump: one, one more for each separator (`", "` and
         `": "`) between tokens, and one more for each maximal run of spaces inside a string.
@@ -67,7 +90,6 @@ class FastPath:
         prompt = params.get("input")
         separators = 2 * len(params) - 1
         runs = turns = 0
-        plain_text = self._plain_text
         names: frozenset[str] | set[str] = frozenset()
         tool_texts: tuple[bytes, ...] = ()
 
@@ -81,16 +103,18 @@ class FastPath:
                 names, tool_texts, more, run = tools
                 separators += more
                 runs += run
-            elif not self._plain_parameter(key, value):
+            elif not _plain_parameter(key, value):
                 return None
             elif type(value) is str:
+                texts.append(value)
                 runs += _runs(value)
         if "tool_choice" in params and not tool_texts and params["tool_choice"] != "auto":
             return None
 
         if type(prompt) is str:
-            if not prompt.strip() or not plain_text(prompt):
+            if not prompt.strip():
                 return None
+            texts.append(prompt)
             runs = runs + _runs(prompt)
             turns = 1
         elif type(prompt) is list and prompt:
@@ -100,7 +124,9 @@ class FastPath:
                 if type(item) is not dict:
                     return None
                 content = item.get("content")
-                role = item.get("role")
+                role = item.get("role", "")
+                if type(role) is not str:
+                    return None
                 if role == "user":
                     turns += 1
                 if type(content) is str:
@@ -109,13 +135,13 @@ class FastPath:
                         role not in _ROLES
                         or not content
                         or not (size == 2 or (size == 3 and item.get("type") == "message"))
-                        or not plain_text(content)
                     ):
                         return None
+                    texts.append(content)
                     separators += 2 * size - 1
                     runs += _runs(content)
                     continue
-                added = self._accept_item(item, content, calls, names)
+                added = _accept_item(item, content, calls, names, texts)
                 if added is None:
                     return None
                 separators += added[0]
@@ -125,37 +151,21 @@ class FastPath:
 
         all_separators = separators + 2 * len(row) - 1
         for key, value in row.items():
-            if key not in _KNOWN:
-                nested = self._nested(value)
+            if key == "responses_create_params":
+                continue
+            if key in _ELSEWHERE or (key == "agent_ref" and not _usable_agent_ref(value)):
+                return None
+            kind = type(value)
+            if kind is str:
+                texts.append(value)
+            elif kind is not float and kind is not bool and value is not None:
+                nested = _nested(value, texts)
                 if nested is None:
                     return None
                 all_separators += nested
-            elif key != "responses_create_params":
-                if key != "agent_ref" or not _usable_agent_ref(value):
-                    return None
-                all_separators += 2 * len(value) - 1
         if not self._plain_answers(row):
             return None
         return Accepted(1 + separators + runs, turns, tool_texts, all_separators)
-
-    def _nested(self, value: Any, depth: int = 0) -> int | None:
-        """Number of separators in a verifier field; None if one of its strings or numbers needs the exact path."""
-        kind = type(value)
-        if kind is str:
-            return 0 if self._plain_text(value) else None
-        if kind is int:
-            return 0 if -(2**63) <= value < 2**63 else None
-        if kind is list or kind is dict:
-            if depth > 50:
-                return None
-            separators = (2 if kind is dict else 1) * len(value) - 1 if value else 0
-            for member in value.values() if kind is dict else value:
-                nested = self._nested(member, depth + 1)
-                if nested is None:
-                    return None
-                separators += nested
-            return separators
-        return 0
 
     def _accept_tools(self, tools: Any) -> tuple[set[str], tuple[bytes, ...], int, int] | None:
         """Names, canonical JSON, separators and runs of spaces of a list of function tools."""
@@ -186,86 +196,105 @@ class FastPath:
             texts.append(text)
         return names, tuple(texts), separators, runs
 
-    def _accept_item(
-        self, item: dict[str, Any], content: Any, calls: dict[str, bool], names: frozenset[str] | set[str]
-    ) -> tuple[int, int] | None:
-        """Separators and runs of a message with parts, a function call or its output. `calls`: call id -> answered."""
-        kind = item.get("type")
-        plain_text = self._plain_text
-        separators = 2 * len(item) - 1
-        if type(content) is list:
-            role = item.get("role")
-            if role == "assistant":
-                if kind != "message" or not _only(item, _OUTPUT_MESSAGE) or type(item.get("id")) is not str:
-                    return None
-                part_type, part_keys = "output_text", 3
-            else:
-                if role not in _ROLES or not (len(item) == 2 or (len(item) == 3 and kind == "message")):
-                    return None
-                part_type, part_keys = "input_text", 2
-            if not content or item.get("status", "completed") not in _STATUSES:
+
+def _accept_item(
+    item: dict[str, Any], content: Any, calls: dict[str, bool], names: frozenset[str] | set[str], texts: list[str]
+) -> tuple[int, int] | None:
+    """Separators and runs of a message with parts, a function call or its output. `calls`: call id -> answered."""
+    kind = item.get("type")
+    separators = 2 * len(item) - 1
+    if type(content) is list:
+        role = item["role"] if "role" in item else ""
+        if role == "assistant":
+            if kind != "message" or not item.keys() <= _OUTPUT_MESSAGE or type(item.get("id")) is not str:
                 return None
-            separators += len(content) - 1
-            runs = _runs(item.get("id", ""))
-            for part in content:
-                if type(part) is not dict or len(part) != part_keys or part.get("type") != part_type:
-                    return None
-                text = part.get("text")
-                if type(text) is not str or not text or not plain_text(text):
-                    return None
-                if part_keys == 3 and part.get("annotations") != []:
-                    return None
-                separators += 2 * part_keys - 1
-                runs += _runs(text)
-            return separators, runs
-        call_id = item.get("call_id")
-        if type(call_id) is not str or not call_id or "content" in item:
-            return None
-        if kind == "function_call":
-            arguments, name = item.get("arguments"), item.get("name")
-            if not _only(item, _FUNCTION_CALL) or type(arguments) is not str or call_id in calls:
-                return None
-            if type(name) is not str or (names and name not in names):
-                return None
-            try:
-                if type(decode(arguments)) is not dict or not plain_text(arguments):
-                    return None
-            except (msgspec.DecodeError, UnicodeError, RecursionError):
-                return None
-            calls[call_id] = False
-            runs = _runs(arguments) + _runs(name)
-        elif kind == "function_call_output":
-            output = item.get("output")
-            if not _only(item, _FUNCTION_CALL_OUTPUT) or calls.get(call_id) is not False:
-                return None
-            if type(output) is not str or not plain_text(output):
-                return None
-            calls[call_id] = True
-            runs = _runs(output)
+            part_type, part_keys = "output_text", 3
         else:
+            if role not in _ROLES or not (len(item) == 2 or (len(item) == 3 and kind == "message")):
+                return None
+            part_type, part_keys = "input_text", 2
+        if not content or not _usable_status(item):
             return None
-        if item.get("status", "completed") not in _STATUSES or type(item.get("id", "")) is not str:
+        separators += len(content) - 1
+        runs = _runs(item.get("id", ""))
+        for part in content:
+            if type(part) is not dict or len(part) != part_keys or part.get("type") != part_type:
+                return None
+            text = part.get("text")
+            if type(text) is not str or not text or (part_keys == 3 and part.get("annotations") != []):
+                return None
+            texts.append(text)
+            separators += 2 * part_keys - 1
+            runs += _runs(text)
+        return separators, runs
+    call_id = item.get("call_id")
+    if type(call_id) is not str or not call_id or "content" in item:
+        return None
+    if kind == "function_call":
+        text, name = item.get("arguments"), item.get("name")
+        if not item.keys() <= _FUNCTION_CALL or type(text) is not str or call_id in calls:
             return None
-        return separators, runs + _runs(call_id) + _runs(item.get("id", ""))
+        if type(name) is not str or (names and name not in names):
+            return None
+        try:
+            if type(decode(text)) is not dict:
+                return None
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return None
+        calls[call_id] = False
+        runs = _runs(name)
+    elif kind == "function_call_output":
+        text = item.get("output")
+        if not item.keys() <= _FUNCTION_CALL_OUTPUT or calls.get(call_id) is not False or type(text) is not str:
+            return None
+        calls[call_id] = True
+        runs = 0
+    else:
+        return None
+    if len(item) > 4 or "id" in item or "status" in item:
+        if not _usable_status(item) or type(item.get("id", "")) is not str:
+            return None
+        runs += _runs(item.get("id", ""))
+    texts.append(text)
+    return separators, runs + _runs(text) + _runs(call_id)
 
-    def _plain_parameter(self, key: str, value: Any) -> bool:
-        kind = type(value)
-        if key == "temperature":
-            return (kind is float or kind is int) and 0 <= value <= 2
-        if key == "top_p":
-            return (kind is float or kind is int) and 0 < value <= 1
-        if key == "max_output_tokens":
-            return kind is int and 0 < value < 2**31
-        if key in ("parallel_tool_calls", "store"):
-            return kind is bool
-        if key == "tool_choice":
-            return value in ("auto", "none", "required")
-        if key in _STRING_INPUT:
-            return kind is str and value != "" and self._plain_text(value)
-        return False
+
+def _plain_parameter(key: str, value: Any) -> bool:
+    kind = type(value)
+    if key == "temperature":
+        return (kind is float or kind is int) and 0 <= value <= 2
+    if key == "top_p":
+        return (kind is float or kind is int) and 0 < value <= 1
+    if key == "max_output_tokens":
+        return kind is int and 0 < value < 2**31
+    if key in ("parallel_tool_calls", "store"):
+        return kind is bool
+    if key == "tool_choice":
+        return value in ("auto", "none", "required")
+    return key in _STRING_INPUT and kind is str and value != ""
 
 
-_KNOWN = frozenset({"responses_create_params", "agent_ref", "task_id", "task_input", "response", "reward"})
+def _nested(value: Any, texts: list[str], depth: int = 0) -> int | None:
+    """Number of separators in a verifier field, whose strings go to `texts`; None if it needs the exact path."""
+    kind = type(value)
+    if kind is str:
+        texts.append(value)
+    elif kind is int:
+        return 0 if -(2**63) <= value < 2**63 else None
+    elif kind is list or kind is dict:
+        if depth > 50:
+            return None
+        separators = (2 if kind is dict else 1) * len(value) - 1 if value else 0
+        for member in value.values() if kind is dict else value:
+            nested = _nested(member, texts, depth + 1)
+            if nested is None:
+                return None
+            separators += nested
+        return separators
+    return 0
+
+
+_ELSEWHERE = frozenset({"task_id", "task_input", "response", "reward"})
 _OUTPUT_MESSAGE = frozenset({"type", "id", "role", "status", "content"})
 _FUNCTION_CALL = frozenset({"type", "call_id", "name", "arguments", "id", "status"})
 _FUNCTION_CALL_OUTPUT = frozenset({"type", "call_id", "output", "id", "status"})
@@ -308,8 +337,9 @@ def _usable_agent_ref(value: Any) -> bool:
     return type(value) is dict and type(value.get("name")) is str and bool(value["name"])
 
 
-def _only(item: dict[str, Any], keys: frozenset[str]) -> bool:
-    return item.keys() <= keys
+def _usable_status(item: dict[str, Any]) -> bool:
+    status = item.get("status", "completed")
+    return type(status) is str and status in _STATUSES
 
 
 def _runs(text: str) -> int:

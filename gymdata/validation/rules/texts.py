@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from gymdata.validation.findings import Finding
@@ -20,9 +21,12 @@ _MOJIBAKE = re.compile(
     "|\u0080[\u0080-\u00bf]|\u2030|\u02c6\u017e)|\u00f0\u0178|\u00ef\u00bf\u00bd|\u00ef\u00bb\u00bf"
 )
 
-_PLACEHOLDER = re.compile(
-    r"(?<![\\\w^_}])(?:\{\{?\s*([A-Za-z_]\w{1,40})\s*\}?\}|%\(([A-Za-z_]\w{1,40})\)s|\$\{([A-Za-z_]\w{1,40})\}|<\|?([A-Z_]{4,40})\|?>)"
-)
+# Each begins with a literal, which lets the search skip what holds none.
+_BRACES = re.compile(r"\{\{?\s*([A-Za-z_]\w{1,40})\s*\}")
+_PERCENT = re.compile(r"%\(([A-Za-z_]\w{1,40})\)s")
+_ANGLES = re.compile(r"<\|?([A-Z_]{4,40})\|?>")
+_NO_PLACEHOLDER_AFTER = frozenset("\\^_})]") | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+"""Braces behind these are LaTeX arguments, code or sets."""
 _NAMES = frozenset(
     "question problem prompt query input instruction instructions context passage document text options choices answer"
     " expected_answer problem_statement user_input user_prompt user_query user_question task content statement placeholder".split()
@@ -37,11 +41,13 @@ def is_plain_text(text: str) -> bool:
         return False
     if ("\t" in text or "\r" in text) and _LOST_BACKSLASH.search(text):
         return False
-    if not text.isascii() and ("\ufffd" in text or _MOJIBAKE.search(text)):
+    if not text.isascii() and ("\ufffd" in text or _is_mojibake(text)):
         return False
-    if "{" in text or "%(" in text or "<" in text:
-        return _PLACEHOLDER.search(text) is None
-    return True
+    if "{" in text and next(_placeholders_in_braces(text), None):
+        return False
+    if "%(" in text and _PERCENT.search(text):
+        return False
+    return not ("<" in text and _ANGLES.search(text))
 
 
 def check_damage(text: str, path: str) -> Iterator[Finding]:
@@ -55,21 +61,37 @@ def check_damage(text: str, path: str) -> Iterator[Finding]:
         position = text.index("\ufffd")
         message = f"U+FFFD at {_around(text, position)}: a character was lost in decoding"
         yield Finding("GD310", path, message, "decode the source with its real encoding")
-    elif match := _MOJIBAKE.search(text):
+    elif _is_mojibake(text) and (match := _MOJIBAKE.search(text)):
         message = f"{match[0]!r} at {_around(text, match.start())}: UTF-8 that was read as Latin-1 or Windows-1252"
         yield Finding("GD310", path, message, "decode the source as UTF-8")
 
 
 def check_placeholders(text: str, path: str, row: Mapping[str, Any]) -> Iterator[Finding]:
     """Findings about template placeholders in a prompt: those with a usual name, or that of a text field of the row."""
-    for match in _PLACEHOLDER.finditer(text):
-        name = next(filter(None, match.groups()))
+    matches = chain(_placeholders_in_braces(text), _PERCENT.finditer(text), _ANGLES.finditer(text))
+    for match in matches:
+        name = match[1]
         own = isinstance(row.get(name), str) and name not in _METADATA
-        if (name.lower() in _NAMES or own) and not (match[4] and f"</{match[4]}" in text):
+        if (name.lower() in _NAMES or own) and not (match[0][0] == "<" and f"</{name}" in text):
             message = f"the placeholder {match[0]} was not filled"
             hint = f"fill it from the field `{name}`" if own else "fill it, or escape it if it is part of the task"
             yield Finding("GD311", path, message, hint)
             return
+
+
+def _placeholders_in_braces(text: str) -> Iterator[re.Match[str]]:
+    for match in _BRACES.finditer(text):
+        start = match.start()
+        if not start or text[start - 1] not in _NO_PLACEHOLDER_AFTER:
+            yield match
+
+
+def _is_mojibake(text: str) -> bool:
+    """Whether the expression matches; it is only asked if one of the letters that it begins with is there."""
+    for lead in "\u00c3\u00c2\u00e2\u00f0\u00ef":
+        if lead in text:
+            return _MOJIBAKE.search(text) is not None
+    return False
 
 
 def _around(text: str, position: int) -> str:
