@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from gymdata.errors import DataError
 from gymdata.publish.card import BEGIN, END, Facts, SplitFacts, own_block, render
+from gymdata.publish.parquet import Kind
 from gymdata.sources.data_files import read_card, split_patterns
 
 
 def facts(example: bytes = b'{"a": 1}', rows: int = 3, description: str = "Sums.", license: str = "mit") -> Facts:
     split = SplitFacts("train", rows, "train.jsonl", ("data/train-00000-of-00001.parquet",), "0" * 64)
-    columns = {"responses_create_params": "json", "answer": "string"}
+    columns: dict[str, Kind] = {"responses_create_params": "json", "answer": "string"}
     return Facts(
         "acme/sums",
         "math",
@@ -27,7 +28,7 @@ def facts(example: bytes = b'{"a": 1}', rows: int = 3, description: str = "Sums.
         "1.0",
         "f" * 64,
         (("a.jsonl", "1" * 64),),
-    )  # type: ignore[arg-type]
+    )
 
 
 def test_the_same_facts_make_the_same_card_also_over_itself() -> None:
