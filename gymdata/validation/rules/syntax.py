@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +23,10 @@ MISSING: Any = object()
 MAX_DEPTH = 500
 """Nesting beyond which a row is refused: Python's readers stop near 1000, less what their callers use up."""
 
-_MAX_INT_DIGITS = 308
+MAX_REPEATS = 100
+"""Findings of one kind on one line; a line can hold millions."""
+
+_MAX_INT_DIGITS = 309
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -53,7 +57,8 @@ def parse(line: bytes) -> tuple[Any, list[Finding]]:
     def integer(digits: str) -> Any:
         if len(digits) < 19:
             return int(digits)
-        return suspicious(math.inf if len(digits) > _MAX_INT_DIGITS else int(digits))
+        # int() refuses more than 4300 digits.
+        return suspicious(float(digits) if len(digits) > _MAX_INT_DIGITS + 1 else int(digits))
 
     def real(digits: str) -> float:
         value = float(digits)
@@ -114,13 +119,14 @@ def _too_deep(text: str) -> Finding | None:
     return Finding("GD108", path, message, "flatten the value, or store it as a string")
 
 
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+# Possessive, and ended by the end of the text too, so that no text makes it look twice at a character.
+_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"?+|[\[\]{},]', re.DOTALL)
 
 
 def _top_member(text: str, position: int) -> str:
     """Path of the top-level member around a position."""
     depth, path, expect_key = 0, "$", True
-    for token in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[\]{},]', text[:position], re.DOTALL):
+    for token in _BRACKETS.finditer(text, 0, position):
         kind = token[0]
         if kind in "[{":
             depth += 1
@@ -133,10 +139,16 @@ def _top_member(text: str, position: int) -> str:
     return path
 
 
-_SPACE = re.compile(r"[ \t\r\n]*")
+_SPACE = re.compile(r"[ \t\r\n]*+")
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_WORD = re.compile(r"[-+]?[A-Za-z_]\w*+")
+_NUMBER = re.compile(r"[-+.]*[0-9][0-9A-Za-z_.+-]*+")
+_MISSPELT = re.compile(f"{_STRING.pattern}|{_WORD.pattern}(?![(.'])|{_NUMBER.pattern}", re.DOTALL)
+"""What stands for a value, though not as JSON spells it."""
+_SOUND = re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
 _TOKEN = re.compile(
-    r"""(?P<string>"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*")"""
-    r"""|(?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![0-9A-Za-z_.+-])"""
+    r"""(?P<string>"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+")"""
+    r"""|(?P<number>-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)(?![0-9A-Za-z_.+-])"""
     r"""|(?P<word>(?:true|false|null|NaN|-?Infinity)(?![0-9A-Za-z_]))"""
 )
 
@@ -148,133 +160,155 @@ class _SyntaxFault(Exception):
 
 
 def _scan(text: str) -> Iterator[Finding]:
-    """Every fault of a JSON text, in order; the last one may be where it stops being JSON."""
-    seen: list[set[str] | None] = []
+    """The faults of a JSON text in order, at most MAX_REPEATS of a kind; the last one may be where it stops being JSON."""
+    given: Counter[str] = Counter()
+    for finding in _faults(text):
+        given[finding.code] += 1
+        if given[finding.code] <= MAX_REPEATS:
+            yield finding
+
+
+def _faults(text: str) -> Iterator[Finding]:
+    path: list[str | int] = []
+    seen: list[set[str]] = []
+    broken = False
     try:
-        for event, path, start, end in _events(text):
-            token = text[start:end]
+        for event, start, end in _events(text, path):
             if event == "open":
-                seen.append(set() if token == "{" else None)
+                seen.append(set())
             elif event == "close":
                 seen.pop()
             elif event == "key":
-                key, keys = _unquoted(token), seen[-1]
-                if keys is not None:
-                    if key in keys:
-                        yield Finding(
-                            "GD105", path, f"the key {_excerpt(key)} stands twice in one object; readers keep the last value",
-                            "keep one of the two",
-                        )  # fmt: skip
-                    keys.add(key)
+                key, keys = str(path[-1]), seen[-1]
+                if key in keys:
+                    message = f"the key {_excerpt(key)} stands twice in one object; readers keep the last value"
+                    yield Finding("GD105", _path(path), message, "keep one of the two")
+                keys.add(key)
                 yield from _surrogates(key, path)
             elif event == "string":
-                yield from _surrogates(_unquoted(token), path)
+                if _SURROGATE.search(text, start, end):
+                    yield from _surrogates(_unquoted(text[start:end]), path)
             elif event == "number":
-                yield from _number(token, path)
-            elif token in ("NaN", "Infinity", "-Infinity"):
-                yield Finding("GD106", path, f"{token} is not JSON; other readers refuse the row", "use null, or leave the key out")
+                # A number as short as this cannot be out of range.
+                if end - start > 5:
+                    yield from _number(text[start:end], path)
+            elif event == "fault":
+                # Where a quote is missing, strings begin where they end, and what follows from it says nothing new.
+                broken = broken or text[start] == '"'
+                yield _unexpected(text, start, _path(path), "value", [""])
+            elif text[start] in "NI-":
+                message = f"{text[start:end]} is not JSON; other readers refuse the row"
+                yield Finding("GD106", _path(path), message, "use null, or leave the key out")
     except _SyntaxFault as fault:
-        yield fault.finding
+        if not broken:
+            yield fault.finding
 
 
 def _strings(text: str) -> Iterator[tuple[str, str]]:
+    path: list[str | int] = []
     try:
-        for event, path, start, end in _events(text):
+        for event, start, end in _events(text, path):
             if event in ("string", "key"):
-                yield path, text[start:end]
+                yield _path(path), text[start:end]
     except _SyntaxFault:
         return
 
 
-def _surrogates(string: str, path: str) -> Iterator[Finding]:
+def _surrogates(string: str, path: list[str | int]) -> Iterator[Finding]:
     try:
         string.encode()
     except UnicodeEncodeError as error:
         message = f"\\u{ord(string[error.start]):04x} is half of a surrogate pair: no character, and not writable as UTF-8"
-        yield Finding("GD102", path, message, "remove it, or restore the other half; it often comes from cutting text at a byte limit")
+        hint = "remove it, or restore the other half; it often comes from cutting text at a byte limit"
+        yield Finding("GD102", _path(path), message, hint)
 
 
-def _number(token: str, path: str) -> Iterator[Finding]:
+def _number(token: str, path: list[str | int]) -> Iterator[Finding]:
     digits = token.lstrip("-")
     if not digits.isdigit():
         if math.isinf(float(token)):
             message = f"{token[:30]} is beyond the range of a double: readers make it Infinity"
-            yield Finding("GD110", path, message, "write a number in range, or a string")
-    elif len(digits) > _MAX_INT_DIGITS:
+            yield Finding("GD110", _path(path), message, "write a number in range, or a string")
+    elif len(digits) >= _MAX_INT_DIGITS and math.isinf(float(token)):
         message = f"an integer of {len(digits):,} digits: no reader keeps it, NeMo Gym stops on it"
-        yield Finding("GD107", path, message, "write it as a string")
-    elif not -(2**63) <= int(token) < 2**64:
+        yield Finding("GD107", _path(path), message, "write it as a string")
+    elif len(digits) > 18 and not -(2**63) <= int(token) < 2**64:
         message = f"{token[:40]} does not fit 64 bits: many readers round it silently"
-        yield Finding("GD110", path, message, "write it as a string")
+        yield Finding("GD110", _path(path), message, "write it as a string")
 
 
-def _events(text: str) -> Iterator[tuple[str, str, int, int]]:
-    """Walk a JSON text: ("open" | "close" | "key" | "string" | "number" | "word", path, start, end) of each token.
+def _events(text: str, path: list[str | int]) -> Iterator[tuple[str, int, int]]:
+    """Walk a JSON text: ("open" | "close" | "key" | "string" | "number" | "word", start, end) of each token.
 
-    Raises _SyntaxFault at the first place that is not JSON.
+    `path`, empty at first, leads to each token while that is yielded. A "fault" is a token that JSON does not know, but
+    behind which the text goes on. Raises _SyntaxFault where it does not.
     """
-    path: list[str | int] = []
     closers: list[str] = []
     position = _skip(text, 0)
     state = "value"
     while True:
-        here = _path(path)
         if state == "value":
-            character = text[position : position + 1]
-            if character and character in "{[":
-                closer = "}" if character == "{" else "]"
-                yield "open", here, position, position + 1
-                position = _skip(text, position + 1)
-                if text[position : position + 1] == closer:
-                    yield "close", here, position, position + 1
-                    position = _skip(text, position + 1)
-                    state = "end"
-                    continue
-                closers.append(closer)
-                if character == "{":
-                    state = "key"
-                else:
-                    path.append(0)
-                continue
-            token = _TOKEN.match(text, position)
-            if token is None:
-                raise _SyntaxFault(_unexpected(text, position, here, "value", closers))
-            yield token.lastgroup or "", here, position, token.end()
-            position = _skip(text, token.end())
-            state = "end"
-        elif state == "key":
-            container = here
-            token = _TOKEN.match(text, position)
-            if token is None or token.lastgroup != "string":
-                raise _SyntaxFault(_unexpected(text, position, container, "key", closers))
-            path.append(_unquoted(token[0]))
-            yield "key", _path(path), position, token.end()
-            position = _skip(text, token.end())
-            if text[position : position + 1] != ":":
-                raise _SyntaxFault(_unexpected(text, position, container, "colon", closers))
-            position = _skip(text, position + 1)
-            state = "value"
-        else:
-            if not closers:
-                if position < len(text):
-                    raise _SyntaxFault(_unexpected(text, position, "$", "nothing", closers))
-                return
-            if text[position : position + 1] == closers[-1]:
-                path.pop()
-                yield "close", _path(path), position, position + 1
-                closers.pop()
-                position = _skip(text, position + 1)
+            if token := _TOKEN.match(text, position):
+                yield token.lastgroup or "", position, token.end()
+                position = _skip(text, token.end())
                 state = "end"
                 continue
-            if text[position : position + 1] != ",":
-                raise _SyntaxFault(_unexpected(text, position, here, "comma", closers))
-            last = path.pop()
+            closer = {"{": "}", "[": "]"}.get(text[position : position + 1])
+            if closer is None and closers and (token := _MISSPELT.match(text, position)):
+                yield "fault", position, token.end()
+                position = _skip(text, token.end())
+                state = "end"
+                continue
+            if closer is None:
+                raise _SyntaxFault(_unexpected(text, position, _path(path), "value", closers))
+            yield "open", position, position + 1
             position = _skip(text, position + 1)
-            if closers[-1] == "}":
+            closers.append(closer)
+            if text[position : position + 1] == closer:
+                path.append(0)
+                state = "end"
+            elif closer == "}":
                 state = "key"
             else:
-                path.append(int(last) + 1)
-                state = "value"
+                path.append(0)
+        elif state == "key":
+            token = _STRING.match(text, position)
+            if token is None:
+                raise _SyntaxFault(_unexpected(text, position, _path(path), "key", closers))
+            sound = _TOKEN.match(text, position)
+            if sound is None:
+                yield "fault", position, token.end()
+            colon = _skip(text, token.end())
+            if text[colon : colon + 1] != ":":
+                raise _SyntaxFault(_unexpected(text, colon, _path(path), "colon", closers))
+            path.append(_unquoted(token[0]) if sound else token[0][1:-1])
+            yield "key", position, token.end()
+            position = _skip(text, colon + 1)
+            state = "value"
+        else:
+            character = text[position : position + 1]
+            if not closers:
+                if character:
+                    raise _SyntaxFault(_unexpected(text, position, "$", "nothing", closers))
+                return
+            if character == closers[-1]:
+                path.pop()
+                yield "close", position, position + 1
+                closers.pop()
+                position = _skip(text, position + 1)
+            elif character == ",":
+                last = path.pop()
+                position = _skip(text, position + 1)
+                if text[position : position + 1] == closers[-1]:
+                    path.append(last)
+                    yield "fault", position, position + 1
+                elif closers[-1] == "}":
+                    state = "key"
+                else:
+                    path.append(int(last) + 1)
+                    state = "value"
+            else:
+                raise _SyntaxFault(_unexpected(text, position, _path(path), "comma", closers))
 
 
 def _skip(text: str, position: int) -> int:
@@ -283,32 +317,39 @@ def _skip(text: str, position: int) -> int:
 
 
 def _unexpected(text: str, position: int, path: str, expected: str, closers: list[str]) -> Finding:
-    """The finding for text that cannot go on as it does at `position`."""
+    """The finding for text that cannot go on as it does at `position`; `closers` is empty outside of the row."""
     rest = text[position : position + 40]
-    column = f"column {position + 1}"
 
     def fault(message: str, hint: str, where: str = path) -> Finding:
-        return Finding("GD101", where, f"not JSON at {column}: {message}", hint)
+        return Finding("GD101", where, f"not JSON at column {position + 1}: {message}", hint)
 
     if not rest:
-        return fault("the line ends in the middle of a row", "the file was cut or the row is spread over lines: write one row a line", "$")
-    if rest.startswith('"') and expected in ("value", "key"):
-        return _bad_string(text, position, path, fault)
+        return fault("the line ends in the middle of a row", f"the file was cut, or {_SPREAD_HINT}", "$")
+    if rest[0] == '"' and expected in ("value", "key"):
+        return _bad_string(text, position, path)
     if expected == "nothing":
-        if rest[0] == "{":
-            return fault("a second object follows on the same line", "put each row on a line of its own", "$")
+        if rest[0] in "{[":
+            return fault("a second row follows on the same line", "put each row on a line of its own", "$")
+        if rest[0] == ":" and text.lstrip().startswith('"'):
+            return fault("the line is a piece of a row", _SPREAD_HINT, "$")
+        if rest.rstrip() == ",":
+            return fault("a comma follows the row", "remove it: in JSON Lines the line break alone parts the rows", "$")
         return fault(f"text follows the row: {_excerpt(rest)}", "remove it; JSON has no comments", "$")
     if rest.startswith(("//", "#", "/*")):
         return fault("a comment; JSON has none", "remove it")
     if rest[0] == "'":
         return fault("a single quote; this looks like Python's repr", "write rows with json.dumps, not str or repr")
-    word = re.match(r"[A-Za-z_]+", rest)
-    if expected == "value" and word:
-        python = {"True": "true", "False": "false", "None": "null", "nan": "null", "inf": "null", "undefined": "null"}
-        remedy = python.get(word[0])
-        return fault(f"{word[0]} is no JSON value", f"write {remedy}" if remedy else "put text in double quotes")
-    number = re.match(r"[-+.]?[0-9][0-9A-Za-z_.+-]*", rest)
-    if expected == "value" and number:
+    if rest[0] in "\u201c\u201d\u2018\u2019\u00ab\uff02":
+        return fault(f"a typographic quote, {rest[0]}", "write straight double quotes")
+    if rest[0] in "}]" and text[:position].rstrip(" \t\r\n").endswith(","):
+        return fault("a comma before the closing bracket", "remove the comma", _container(path))
+    if rest[0] in "}]" and not closers:
+        return fault("the line is a piece of a row", _SPREAD_HINT, "$")
+    if expected == "value" and (word := _WORD.match(rest)):
+        remedy = _JSON_WORDS.get(word[0].lower().lstrip("+-"))
+        if closers or remedy:
+            return fault(f"{word[0]} is no JSON value", f"write {remedy}" if remedy else "put text in double quotes")
+    if expected == "value" and (number := _NUMBER.match(rest)):
         digits = number[0]
         if re.match(r"-?0[xXoObB]", digits):
             why = "is not decimal"
@@ -317,41 +358,43 @@ def _unexpected(text: str, position: int, path: str, expected: str, closers: lis
         else:
             why = "is not how JSON spells a number"
         return fault(f"{digits} {why}", "write a plain decimal number, or put it in double quotes")
-    if rest[0] in "}]" and expected in ("key", "value") and text[:position].rstrip(" \t\r\n").endswith(","):
-        container = path if expected == "key" else path.rsplit("[", 1)[0]
-        return fault("a comma before the closing bracket", "remove the comma", container)
+    if not rest[0].isprintable() or rest[0].isspace():
+        return fault(f"the invisible character U+{ord(rest[0]):04X} outside of a string", "remove it")
+    if not closers:
+        return fault(f"the line is no JSON: {_excerpt(rest)}", "each line must hold one JSON object", "$")
+    if expected == "key" and (word := _WORD.match(rest)):
+        return fault(f"the key {word[0]} is not in double quotes", "write rows with a JSON library")
     if expected == "comma":
         return fault(f"a comma or a closing bracket is missing before {_excerpt(rest)}", _QUOTE_HINT)
     if expected == "colon":
         return fault(f"a colon is missing before {_excerpt(rest)}", _QUOTE_HINT)
-    if not closers:
-        return fault(f"the line is no JSON: {_excerpt(rest)}", "each line must hold one JSON object", "$")
     return fault(f"unexpected {_excerpt(rest)}", "write rows with a JSON library")
 
 
 _QUOTE_HINT = 'a quote inside a string is written \\"; write rows with a JSON library'
+_SPREAD_HINT = "the row is spread over lines: write one row a line"
+_JSON_WORDS = {"true": "true", "false": "false", "none": "null", "null": "null", "nan": "null", "inf": "null",
+               "infinity": "null", "undefined": "null", "na": "null", "nil": "null"}  # fmt: skip
 
 
-def _bad_string(text: str, position: int, path: str, fault: Any) -> Finding:
+def _bad_string(text: str, position: int, path: str) -> Finding:
     """Why the string that begins at `position` is none."""
-    cursor = position + 1
-    while cursor < len(text):
-        character = text[cursor]
-        if character == '"':
-            break
-        if character == "\\":
-            escape = text[cursor + 1 : cursor + 2]
-            if escape == "u" and not re.match(r"[0-9a-fA-F]{4}", text[cursor + 2 : cursor + 6]):
-                return fault(f"{_excerpt(text[cursor : cursor + 6])} is no escape: \\u needs four hexadecimal digits", _LATEX_HINT)
-            if escape and escape not in '"\\/bfnrtu':
-                around = text[cursor : cursor + 12]
-                return fault(f"\\{escape} is no escape (at {_excerpt(around)}): backslashes, as in LaTeX, must be doubled", _LATEX_HINT)
-            cursor += 2
-        elif character < " ":
-            return fault(f"a raw control character (U+{ord(character):04X}) in a string", "escape it: \\n, \\t or \\u00XX")
-        else:
-            cursor += 1
-    return fault("the line ends inside a string", "the file was cut, or a line break inside a string is not escaped (\\n)", "$")
+    match = _SOUND.match(text, position + 1)
+    cursor = match.end() if match else position + 1
+    if cursor >= len(text):
+        message = f"not JSON at column {position + 1}: the line ends inside the string that begins here"
+        return Finding("GD101", "$", message, "the file was cut, or a line break inside a string is not escaped (\\n)")
+    around = _excerpt(text[max(position + 1, cursor - 8) : cursor + 12])
+    if text[cursor] != "\\":
+        message, hint = f"a raw control character (U+{ord(text[cursor]):04X}) in a string", "escape it: \\n, \\t or \\u00XX"
+    elif text[cursor + 1 : cursor + 2] == "u":
+        message, hint = f"{_excerpt(text[cursor : cursor + 6])} is no escape: \\u needs four hexadecimal digits", _LATEX_HINT
+    elif cursor + 1 == len(text):
+        message, hint = "the line ends inside a string", "the file was cut"
+    else:
+        message = f"\\{text[cursor + 1]} is no escape (at {around}): backslashes, as in LaTeX, must be doubled"
+        hint = _LATEX_HINT
+    return Finding("GD101", path, f"not JSON at column {cursor + 1}: {message}", hint)
 
 
 _LATEX_HINT = "write rows with a JSON library, which doubles each backslash"
@@ -372,8 +415,15 @@ def _member(key: str) -> str:
     return f".{key}" if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key) else f"[{json.dumps(key, ensure_ascii=True)}]"
 
 
+def _container(path: str) -> str:
+    """The path above the last key or index."""
+    return re.sub(r'(?:\.\w+|\[(?:\d+|"(?:[^"\\]|\\.)*")\])\Z', "", path)
+
+
 def _excerpt(text: str) -> str:
-    return repr(text if len(text) <= 24 else text[:24] + "…")
+    """The beginning of a text in quotes, as it stands in the file: backslashes are not doubled."""
+    shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[:24])
+    return f"'{shown}{'…' if len(text) > 24 else ''}'"
 
 
 _ROW = '{"responses_create_params": {"input": "What is 2+2?"}, "expected_answer": "4"}'
@@ -389,7 +439,8 @@ SYNTAX_RULES = [
         "GD102", "bad-text", "error", "Bytes that are not UTF-8, or half of a surrogate pair.",
         "JSON is UTF-8. What some readers let through, others refuse: NeMo Gym's rollout collection does.",
         "Convert the file to UTF-8 from the encoding it really has; cut text between characters, not bytes.",
-        '{"responses_create_params": {"input": "half \\ud83d"}}', '{"responses_create_params": {"input": "whole \\ud83d\\ude00"}}',
+        '{"responses_create_params": {"input": "half \\ud83d"}}',
+        '{"responses_create_params": {"input": "whole \\ud83d\\ude00"}}',
     ),
     Rule(
         "GD103", "byte-order-mark", "warning", "The line begins with a byte-order mark.",
@@ -408,12 +459,14 @@ SYNTAX_RULES = [
     ),
     Rule(
         "GD106", "not-finite", "error", "NaN or Infinity as a value.",
-        "They are not JSON: NeMo Gym's preparation takes them, its rollout collection does not.", "Use null, or leave the key out.",
-        '{"responses_create_params": {"input": "Hi"}, "weight": NaN}', '{"responses_create_params": {"input": "Hi"}, "weight": 0.5}',
+        "They are not JSON: NeMo Gym's preparation takes them, its rollout collection does not.",
+        "Use null, or leave the key out.",
+        '{"responses_create_params": {"input": "Hi"}, "weight": NaN}',
+        '{"responses_create_params": {"input": "Hi"}, "weight": 0.5}',
     ),
     Rule(
         "GD107", "integer-too-long", "error", "An integer that no reader keeps.",
-        "Beyond 308 digits it overflows even a double; NeMo Gym dies on it.", "Write it as a string.",
+        "It overflows even a double (309 digits); NeMo Gym dies on it.", "Write it as a string.",
         '{"responses_create_params": {"input": "Hi"}, "big": %s}' % ("9" * 400),
         '{"responses_create_params": {"input": "Hi"}, "big": "%s"}' % ("9" * 400),
     ),
