@@ -126,14 +126,12 @@ def tell_bundled(environments: list[Environment]) -> None:
 
 def print_report(report: Report, form: str, max_findings: int | None = None) -> None:
     """Print the findings: JSON on standard output, or text on standard error, so that standard output stays clean."""
+    from gymdata.validation.reporters import render
+
     if form == "json":
-        from gymdata.validation.reporters.json import render
-
-        print(render(report))
+        print(render(report, "json"), end="")
     elif report.errors or report.warnings:
-        from gymdata.validation.reporters.text import render
-
-        print(render(report, max_findings=max_findings, color=sys.stderr.isatty()), file=sys.stderr)
+        print(render(report, "text", max_findings=max_findings, color=sys.stderr.isatty()), file=sys.stderr)
 
 
 def summary(prepared: Prepared) -> str:

@@ -5,9 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 from gymdata.engine.local import default_jobs
+
+if TYPE_CHECKING:
+    from gymdata.cli.progress import Progress
+    from gymdata.validate import Target
+    from gymdata.validation.report import FileReport
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from gymdata.errors import UsageError
     from gymdata.validation.report import Report
     from gymdata.validation.reporters import render
+    from gymdata.validation.reporters.text import summary
 
     if args.changed:
         from gymdata.validation.changed import changed_files
@@ -41,27 +49,52 @@ def run(args: argparse.Namespace) -> int:
         if not args.paths and not args.config:
             raise UsageError("what should be validated?", "give files, folders or environments, or --changed REF")
         found = validate.targets(args.paths, args.config)
-    if args.fix:
-        return _fix(found)
     progress = Progress()
-    measured = [
-        validate.measure(
-            target, kind=args.kind, sidecar=args.sidecars or bool(args.changed), jobs=max(1, args.jobs), on_progress=progress
-        )
-        for target in found
-    ]
+
+    def measure(target: Target) -> FileReport:
+        sidecar = args.sidecars or bool(args.changed)
+        return validate.measure(target, kind=args.kind, sidecar=sidecar, jobs=max(1, args.jobs), on_progress=progress).report
+
+    if args.fix:
+        return _fix(found, measure, progress)
+    report = Report(tuple(map(measure, found)))
     progress.clear()
-    report = Report(tuple(one.report for one in measured))
-    text = render(report, args.format, max_findings=args.max_findings, color=args.output is None and _color())
+    text = render(report, args.format, max_findings=args.max_findings, color=args.output is None and _color(sys.stdout))
     if args.output:
         write_bytes(args.output, text.encode())
     else:
         sys.stdout.write(text)
-    if args.format == "github" and (summary := os.environ.get("GITHUB_STEP_SUMMARY")):
-        with open(summary, "a", encoding="utf-8") as stream:
+    if args.format == "text":
+        print(summary(report, color=_color(sys.stderr)), file=sys.stderr)
+    if args.format == "github" and (page := os.environ.get("GITHUB_STEP_SUMMARY")):
+        with open(page, "a", encoding="utf-8") as stream:
             stream.write(render(report, "markdown"))
     return 1 if report.errors else 0
 
 
-def _color() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+def _fix(found: list[Target], measure: Callable[[Target], FileReport], progress: Progress) -> int:
+    """Write a repaired copy of each file that mechanical repairs help; 1 if errors remain."""
+    from gymdata.validate import Target
+    from gymdata.validation.repair import repair_file
+    from gymdata.validation.report import Report
+
+    remaining = 0
+    for target in found:
+        before = measure(target)
+        progress.clear()
+        repaired = repair_file(target.path, lines={finding.line for finding in before.findings})
+        if repaired.out is None:
+            remaining += Report((before,)).errors
+            print(f"{before.file}: nothing that can be repaired mechanically", file=sys.stderr)
+            continue
+        sys.stdout.write(repaired.diff)
+        errors = Report((measure(Target(repaired.out)),)).errors
+        progress.clear()
+        remaining += errors
+        done = ", ".join(f"{name} ({count:,})" for name, count in repaired.repairs.most_common())
+        print(f"{repaired.out}: {repaired.changed:,} lines repaired: {done}; {errors:,} errors left", file=sys.stderr)
+    return 1 if remaining else 0
+
+
+def _color(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR")

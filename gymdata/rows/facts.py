@@ -102,7 +102,7 @@ def describe(row: Mapping[str, Any], tool_texts: tuple[bytes, ...] | None = None
         _h64(request),
         _h64(repr(conversation).encode()),
         tuple([key for role, key in conversation if role == "user"]),
-        None if answer is None else _h64(encode(answer)),
+        None if answer is None or answer == "" else _h64(encode(answer)),
         texts,
         tool_texts or (),
         tuple(layout),
