@@ -77,9 +77,10 @@ def read(path: Path, on_null: Callable[[], None] = lambda: None) -> Iterator[dic
             names = file.schema_arrow.names
             if len(set(names)) < len(names):
                 raise DataError(f"{path}: two columns have the same name", "rename one of them")
+            marked = _json_features(file.schema_arrow)
+            absent = [name in marked or _is_json(file.schema_arrow.field(name).type) for name in names]
             for batch in file.iter_batches(batch_size=rows):
-                columns = [_column(path, name, batch.column(name), on_null) for name in names]
-                absent = [_is_json(batch.schema.field(name).type) for name in names]
+                columns = [_column(path, name, batch.column(name), on_null, name in marked) for name in names]
                 for values in zip(*columns, strict=True) if names else ():
                     yield {
                         name: b"null" if value is None else value
@@ -94,8 +95,19 @@ class _Unwritable(Exception):
     """What of a column JSON cannot hold."""
 
 
-def _column(path: Path, name: str, array: pa.Array, on_null: Callable[[], None]) -> list[bytes | None]:
+def _json_features(schema: pa.Schema) -> set[str]:
+    """Text columns that hold JSON by the word of the features that `datasets` keeps in a file's metadata."""
     try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {name for name, kind in features.items() if kind["_type"] == "Json" and schema.field(name).type == "string"}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return set()
+
+
+def _column(path: Path, name: str, array: pa.Array, on_null: Callable[[], None], is_json: bool) -> list[bytes | None]:
+    try:
+        if is_json:
+            return [None if text is None else _sound(text) for text in array.to_pylist()]
         return _texts(array, on_null)
     except _Unwritable as error:
         hint = "leave the column out, or change it where the file is made"

@@ -171,7 +171,7 @@ def test_a_file_is_repaired_into_a_new_one(tmp_path):
     path.write_bytes(b"\n".join(rows))
     report = repair_file(path)
     assert path.read_bytes() == b"\n".join(rows)
-    assert report.out == tmp_path / "train.fixed.jsonl"
+    assert report.out == tmp_path / "train.fixed.jsonl" and report.out is not None
     fixed = b'{"responses_create_params": {"input": [{"role": "user", "content": "x"}]}}'
     assert report.out.read_bytes() == b"".join(line + b"\n" for line in (GOOD, GOOD, fixed, b"no row"))
     assert (report.lines, report.changed) == (5, 4)
