@@ -189,8 +189,8 @@ def _faults(text: str) -> Iterator[Finding]:
                 if _SURROGATE.search(text, start, end):
                     yield from _surrogates(_unquoted(text[start:end]), path)
             elif event == "number":
-                # A number as short as this cannot be out of range.
-                if end - start > 5:
+                # 1e309 is the shortest that is out of range.
+                if end - start >= 5:
                     yield from _number(text[start:end], path)
             elif event == "fault":
                 # Where a quote is missing, strings begin where they end, and what follows from it says nothing new.
