@@ -10,6 +10,7 @@ from pathlib import Path
 from gymdata.errors import UsageError
 
 DATA_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+_METRICS = "_metrics.json"
 
 
 def changed_files(ref: str, paths: Sequence[Path] = (), cwd: Path | None = None) -> list[Path]:
@@ -17,7 +18,7 @@ def changed_files(ref: str, paths: Sequence[Path] = (), cwd: Path | None = None)
 
     What is not committed, or not even added (and not ignored), counts too; what was deleted does not. With `paths`, only files
     that are one of them or lie below one. Paths are relative to `cwd`, in order of their names. Raises UsageError outside of a
-    git repository and for an unknown `ref`.
+    git repository and for an unknown `ref`. A metrics file that changed stands for the data file beside it.
     """
     cwd = Path.cwd() if cwd is None else cwd
     try:
@@ -31,7 +32,9 @@ def changed_files(ref: str, paths: Sequence[Path] = (), cwd: Path | None = None)
     listed += _git(top, "ls-files", "-z", "--others", "--exclude-standard")
     chosen = [Path(os.path.realpath(cwd / path)) for path in paths]
     found: list[Path] = []
-    for name in sorted({os.fsdecode(name) for name in listed.split(b"\0") if name}):
+    names = {os.fsdecode(name) for name in listed.split(b"\0") if name}
+    names |= {name.removesuffix(_METRICS) + suffix for name in names if name.endswith(_METRICS) for suffix in DATA_SUFFIXES}
+    for name in sorted(names):
         path = top / name
         if not name.endswith(DATA_SUFFIXES) or not path.is_file():
             continue

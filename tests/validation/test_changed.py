@@ -57,6 +57,13 @@ def test_what_is_not_committed_yet_counts(repo):
     assert names(changed_files("main", cwd=repo)) == expected
 
 
+def test_a_metrics_file_stands_for_its_data(repo):
+    git(repo, "checkout", "main")
+    (repo / "data" / "kept_metrics.json").write_text("{}")
+    (repo / "data" / "no_data_metrics.json").write_text("{}")
+    assert names(changed_files("main", cwd=repo)) == ["data/kept.jsonl"]
+
+
 def test_from_a_folder_paths_are_as_seen_from_there(repo):
     (repo / "top.jsonl").write_text("x")
     (repo / "other").mkdir()
