@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import re
 
+import msgspec
+
 from gymdata.rows.lines import COMPRESSED_SUFFIXES
 from gymdata.validation.findings import Finding, Rule
 
@@ -17,7 +19,11 @@ _MAGIC: list[tuple[bytes, str, str]] = [
     (b"BZh", "bzip2", "decompress it (bunzip2)"),
     (b"\xfd7zXZ\x00", "xz", "decompress it (unxz)"),
     (b"\x04\x22\x4d\x18", "LZ4", "decompress it (unlz4)"),
-    (b"PK\x03\x04", "a zip archive", "unpack it and name the JSONL file inside"),
+    (b"\x1f\x9d", "compressed (compress)", "decompress it (uncompress)"),
+    (b"\x5d\x00\x00", "lzma", "decompress it (unlzma)"),
+    (b"\xff\x06\x00\x00sNaPpY", "snappy", "decompress it"),
+    (b"PK\x03\x04", "a zip archive, as Excel and PyTorch files are", "unpack it, or write rows from it"),
+    (b"PK\x05\x06", "an empty zip archive", "name the JSONL file"),
     (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "unpack it and name the JSONL file inside"),
     (b"Rar!", "a RAR archive", "unpack it and name the JSONL file inside"),
     (b"PAR1", "Parquet", "turn it into rows: gymdata convert FILE.parquet rows.jsonl --from columns"),
@@ -31,7 +37,15 @@ _MAGIC: list[tuple[bytes, str, str]] = [
     (b"%PDF", "PDF", "name the JSONL file"),
     (b"\x89PNG", "a PNG image", "name the JSONL file"),
     (b"\xff\xd8\xff", "a JPEG image", "name the JSONL file"),
+    (b"GIF8", "a GIF image", "name the JSONL file"),
+    (b"RIFF", "a sound, image or video", "name the JSONL file"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a Microsoft Office file", "save the sheet as CSV, then: gymdata convert"),
+    (b"GGUF", "a GGUF model", "name the JSONL file"),
     (b"\x7fELF", "a program", "name the JSONL file"),
+    (b"HTTP/1.", "an HTTP response with its header", "fetch the data again, without the header"),
+    (b"(lp", "a Python pickle", "write it as JSON Lines; a pickle is never loaded, since it can run code"),
+    (b"(dp", "a Python pickle", "write it as JSON Lines; a pickle is never loaded, since it can run code"),
+    (b"ccopy_reg", "a Python pickle", "write it as JSON Lines; a pickle is never loaded, since it can run code"),
     (b"\xff\xfe\x00\x00", "UTF-32 text", "convert it: iconv -f UTF-32 -t UTF-8"),
     (b"\x00\x00\xfe\xff", "UTF-32 text", "convert it: iconv -f UTF-32 -t UTF-8"),
     (b"\xff\xfe", "UTF-16 text", "convert it: iconv -f UTF-16 -t UTF-8"),
@@ -40,7 +54,9 @@ _MAGIC: list[tuple[bytes, str, str]] = [
     (b"version https://hawser.github.com/spec/", "a Git LFS pointer, not the data", "fetch the data: git lfs pull"),
 ]  # fmt: skip
 
-_MARKUP = re.compile(rb"<(!doctype|html|head|body|title|\?xml|error>|rss|svg|!--)", re.IGNORECASE)
+_HTML = re.compile(rb"<(!doctype html|html|head|body|title|meta|script|style|div|h1|p|pre|center)[\s>]", re.IGNORECASE)
+_XML = re.compile(rb"<(!doctype|\?xml|!--|[A-Za-z][\w:.-]*(\s[^<>]*)?/?>[\s\S]*</)", re.IGNORECASE)
+_CONTROLS = bytes({*range(32)} - set(b"\t\n\r\f\x1b\x1e"))
 _YAML = re.compile(rb"(---\s*$|%YAML|- \w|[A-Za-z_][\w-]*:(\s|$))")
 
 
@@ -63,52 +79,91 @@ def sniff(head: bytes, name: str) -> Finding | None:
 
 def sniff_text(head: bytes) -> Finding | None:
     """The same for text, after any decompression."""
-    sample = head[:4096]
-    nuls = sample.count(0)
-    if nuls > len(sample) // 8:
-        even = sample[::2].count(0)
-        if nuls < len(sample) * 0.6 and (even < nuls * 0.1 or even > nuls * 0.9):
-            order = "UTF-16BE" if even > nuls / 2 else "UTF-16LE"
-            return _file(f"the file is {order} text", f"convert it: iconv -f {order} -t UTF-8")
-        return _file("the file is binary, not text", "name a JSONL file")
+    if encoding := _wide_encoding(head):
+        return _file(f"the file is {encoding} text", f"convert it: iconv -f {encoding} -t UTF-8")
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     lines = [line for line in text.split(b"\n") if line.strip()]
     if not lines:
         return None
-    if match := _MARKUP.match(text):
-        page = match[1].lower().startswith((b"!doctype", b"html", b"head", b"body", b"title"))
-        what = "an HTML page, perhaps an error page that was saved as the data" if page else "XML"
-        return _file(f"the file is {what}", "fetch the data again, and look at what the server answered")
-    if re.match(rb"\[\s*(\{|$)", lines[0]) and not _is_row_of_its_own(lines):
+    rows = sum(map(_is_object, lines[:100]))
+    if lines[0].startswith(b"[") and _is_array(lines, rows):
         return _file("the file is one JSON array, not JSON Lines", "write one object a line: jq -c '.[]' FILE")
-    if any(line.lstrip().startswith((b"{", b"[", b'"')) and line.rstrip().endswith((b"}", b"]", b'"')) for line in lines):
-        return None if not _is_table(lines) else _file(*_TABLE)
+    if rows:
+        return None
+    if not text.startswith(b"{"):
+        sample = head[:4096]
+        if len(sample) - len(sample.translate(None, _CONTROLS)) > len(sample) // 50:
+            return _file("the file is binary, not text", "name a JSONL file")
+    if _HTML.match(text):
+        what = "an HTML page, perhaps an error page that was saved as the data"
+        return _file(f"the file is {what}", "fetch the data again, and look at what the server answered")
+    if _XML.match(text):
+        return _file("the file is XML", "fetch the data again, and look at what the server answered")
+    if len(lines) == 1 and b"}\r{" in text:
+        return _file("the lines of the file end in carriage returns alone", "convert it: tr '\\r' '\\n' < FILE")
     if len(lines) > 1 and _is_table(lines):
-        return _file(*_TABLE)
-    if len(lines) > 1 and all(_YAML.match(line) or line[:1] in b" #-" for line in lines) and not lines[0].startswith(b"{"):
+        return _file(
+            "the file is a table (CSV or TSV), not JSON Lines",
+            "turn it into rows: gymdata convert FILE rows.jsonl --from columns",
+        )
+    if len(lines) > 1 and all(_YAML.match(line) or line[:1] in b" #-" for line in lines) and not text.startswith(b"{"):
         return _file("the file is YAML", "write it as JSON Lines: one JSON object a line")
     return None
 
 
-_TABLE = ("the file is a table (CSV or TSV), not JSON Lines", "turn it into rows: gymdata convert FILE rows.jsonl --from columns")
+def _wide_encoding(head: bytes) -> str:
+    """UTF-16 or UTF-32 without a byte-order mark, seen from the first bracket or from where the NULs are; "" for neither."""
+    for size, name in ((4, "UTF-32"), (2, "UTF-16")):
+        for bracket in (b"{", b"[", b'"'):
+            if head.startswith(bracket + b"\0" * (size - 1)):
+                return name + "LE"
+            if head.startswith(b"\0" * (size - 1) + bracket):
+                return name + "BE"
+    sample = head[:4096]
+    nuls = sample.count(0)
+    even = sample[::2].count(0)
+    if len(sample) // 8 < nuls < len(sample) * 0.6 and (even < nuls * 0.1 or even > nuls * 0.9):
+        return "UTF-16BE" if even > nuls / 2 else "UTF-16LE"
+    return ""
 
 
-def _is_row_of_its_own(lines: list[bytes]) -> bool:
-    """Whether the first line, which begins an array, is followed by lines that are rows."""
-    closed = lines[0].rstrip().endswith(b"]")
-    return closed and any(line.startswith(b"{") and not line.rstrip().endswith(b",") for line in lines[1:])
+def _is_object(line: bytes) -> bool:
+    return line.lstrip().startswith(b"{") and _is_json(line)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
+    return True
+
+
+def _is_array(lines: list[bytes], rows: int) -> bool:
+    """Whether lines, the first of which begins with a bracket and `rows` of which are objects, are the text of one array."""
+    first = lines[0].strip()
+    if len(lines) == 1:
+        return first == b"[]" or re.match(rb"\[\s*\{", first) is not None
+    if not re.match(rb"\[\s*(\{|$)", first) or _is_json(first):
+        return False
+    commas = sum(line.rstrip().endswith(b",") or line.lstrip().startswith(b",") for line in lines[:100])
+    return commas >= rows or lines[-1].strip() == b"]"
 
 
 def _is_table(lines: list[bytes]) -> bool:
     """Whether a header of plain names is followed by records of as many fields."""
     header = lines[0].strip().decode("utf-8", "replace")
     for separator in ",\t;|":
-        names = next(csv.reader([header], delimiter=separator), [])
-        if len(names) < 2 or not all(re.fullmatch(r"\w[\w .:/()-]{0,63}", name.strip()) for name in names):
+        try:
+            names = next(csv.reader([header], delimiter=separator), [])
+            # pandas gives its index an empty name.
+            if len(names) < 2 or not all(re.fullmatch(r"\w[\w .:/()-]{0,63}", name.strip()) for name in names[not names[0] :]):
+                continue
+            rows = [line.decode("utf-8", "replace").rstrip("\r") for line in lines[1:6]]
+            if any(len(record) == len(names) for record in csv.reader(rows, delimiter=separator)):
+                return True
+        except csv.Error:
             continue
-        rows = [line.decode("utf-8", "replace") for line in lines[1:6]]
-        if any(len(record) == len(names) for record in csv.reader(rows, delimiter=separator)):
-            return True
     return False
 
 
