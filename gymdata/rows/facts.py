@@ -67,6 +67,8 @@ def describe(row: Mapping[str, Any], tool_texts: tuple[bytes, ...] | None = None
     if instructions := params.get("instructions"):
         texts.append(instructions)
         conversation.append(("system", _h64(instructions.encode())))
+    if metadata := params.get("metadata"):
+        conversation.append(("metadata", _h64(encode(metadata))))
     if type(prompt) is str:
         texts.append(prompt)
         layout.append(_USER_STRING)
@@ -122,18 +124,22 @@ _TEXT_KEYS = ("text", "refusal", "name", "arguments", "output")
 
 
 def _item_texts(item: Mapping[str, Any], texts: list[str], layout: list[tuple[str, str, tuple[str, ...]]]) -> str:
-    """Collect the texts of an item that is no plain message; returns them joined."""
+    """Collect the texts of an item that is no plain message; returns what tells it from others of its role."""
     own: list[str] = []
     kinds: list[str] = []
+    rest: list[str] = []
     own.extend(value for key in _TEXT_KEYS if type(value := item.get(key)) is str)
     for group in (item.get("content"), item.get("summary"), item.get("output")):
         if type(group) is list:
             for part in group:
                 if type(part) is dict:
                     kinds.append(part.get("type") or "")
-                    own.extend(value for key in ("text", "refusal") if type(value := part.get(key)) is str)
+                    said = [value for key in ("text", "refusal") if type(value := part.get(key)) is str]
+                    own += said
+                    if not said:
+                        rest.append(encode(part).decode())
     if not own and not kinds:
         own.append(encode(item).decode())
     texts.extend(own)
     layout.append((item.get("type") or "message", item.get("role") or "", tuple(kinds)))
-    return "\0".join(own)
+    return "\0".join(own + rest)

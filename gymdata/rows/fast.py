@@ -134,6 +134,7 @@ class FastPath:
                     if (
                         role not in _ROLES
                         or not content
+                        or content.isspace()
                         or not (size == 2 or (size == 3 and item.get("type") == "message"))
                     ):
                         return None
@@ -221,7 +222,7 @@ def _accept_item(
             if type(part) is not dict or len(part) != part_keys or part.get("type") != part_type:
                 return None
             text = part.get("text")
-            if type(text) is not str or not text or (part_keys == 3 and part.get("annotations") != []):
+            if type(text) is not str or not text or text.isspace() or (part_keys == 3 and part.get("annotations") != []):
                 return None
             texts.append(text)
             separators += 2 * part_keys - 1

@@ -9,14 +9,16 @@ from typing import Any
 from gymdata.validation.findings import Finding
 
 _FIELDS = ("expected_answer", "answer")
-_DISTINCTIVE = 24
-"""Characters from which on an answer that stands in the prompt is no coincidence."""
-
 _CUES = ("nswer", "\\boxed{", "####", "olution")
 _AFTER_CUE = re.compile(
     r"(?:nswer|olution)(?:\s+(?:to this|here))?(?:\s+is|\s*[:=])(?:\s|[*$`\"'(]|\\boxed\{)*|\\boxed\{\s*\$?|####\s*", re.IGNORECASE
 )
 _AFTER_ANSWER = re.compile(r"[\s.,;:!?)\]}$*`\"']|\Z")
+
+
+_SHOWING = ("example", "e.g.", "format", "should be", "such as", "for instance", "of the form")
+_REACH = 80
+"""Characters before a cue in which one of these words says that it only shows how to answer."""
 
 
 def is_plain_answer(row: Mapping[str, Any]) -> bool:
@@ -68,18 +70,26 @@ def _answer(row: Mapping[str, Any]) -> str | None:
 
 
 def _leaks(answer: str, text: str) -> bool:
-    """Whether a text says that the answer is `answer`."""
+    """Whether a text says that the answer is `answer`, other than by showing how to answer."""
     if answer not in text:
         return False
+    given: list[int] = []
+    others = 0
     for cue in _CUES:
         position = text.find(cue)
         while position >= 0:
             if match := _AFTER_CUE.match(text, position):
                 end = match.end() + len(answer)
-                if text.startswith(answer, match.end()) and _AFTER_ANSWER.match(text, end):
-                    return True
+                if not (text.startswith(answer, match.end()) and _AFTER_ANSWER.match(text, end)):
+                    others += text[match.end() : match.end() + 1] not in ("", "}")
+                elif not any(word in text[max(0, position - _REACH) : position].lower() for word in _SHOWING):
+                    given.append(end)
             position = text.find(cue, position + 1)
-    return False
+    # Where other answers are given as well, these are worked examples; the row's own would stand at the end.
+    return bool(given) and (not others or len(text.rstrip(_CLOSING)) <= max(given))
+
+
+_CLOSING = " \n\t.$}*)`\"'"
 
 
 def _user_texts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -43,7 +43,6 @@ def check(row: Mapping[str, Any]) -> list[Finding]:
         findings += _check_choice(params, names)
         findings += _check_input(params.get("input"), names, row)
         if isinstance(instructions := params.get("instructions"), str):
-            findings += check_placeholders(instructions, f"{_ROOT}.instructions", row)
             findings += check_damage(instructions, f"{_ROOT}.instructions")
     findings += check_answers(row)
     for key, value in row.items():
@@ -157,7 +156,8 @@ def _check_input(prompt: Any, names: set[str], row: Mapping[str, Any]) -> Iterat
         elif "call_id" in item and "output" in item:
             yield from _check_output(item, at, answered)
         content = item.get("content")
-        templated = item.get("role") in ("user", "system", "developer")
+        # System messages often show a format with placeholders of its own.
+        templated = item.get("role") == "user"
         if isinstance(content, str):
             if item.get("role") == "user" and not content.strip():
                 yield Finding("GD301", f"{at}.content", "the user's message is empty", "write the message, or remove it")
