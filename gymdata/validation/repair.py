@@ -173,9 +173,15 @@ def _hunk(number: int, old: bytes, new: bytes, names: list[str]) -> str:
     head = f"@@ line {number} @@ {', '.join(names)}\n"
     if not new:
         return head + f"-{_shown(old, 0, len(old))}\n"
-    first = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    last = next((at for at, (a, b) in enumerate(zip(reversed(old[first:]), reversed(new[first:]), strict=False)) if a != b), 0)
+    first = _common(old, new)
+    last = _common(old[first:][::-1], new[first:][::-1])
     return head + f"-{_shown(old, first, len(old) - last)}\n+{_shown(new, first, len(new) - last)}\n"
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """How many bytes the two begin with alike."""
+    shorter = min(len(one), len(other))
+    return next((at for at in range(shorter) if one[at] != other[at]), shorter)
 
 
 def _shown(line: bytes, first: int, last: int) -> str:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gymdata.rows.spans import Edit, Node, append, apply, find, locate, parse, remove, rename
@@ -32,6 +32,7 @@ def walk(node: Node, value: object) -> None:
 
 
 @given(VALUES, SEPARATORS, st.booleans())
+@settings(deadline=None)
 def test_every_value_is_where_the_tree_says(value, separators, ascii_only):
     walk(parse(json.dumps(value, separators=separators, ensure_ascii=ascii_only).encode()), value)
 
@@ -67,6 +68,7 @@ def test_a_missing_value_points_at_its_nearest_holder(path):
 
 
 @given(st.dictionaries(st.text(), VALUES, min_size=1, max_size=5), SEPARATORS, st.data())
+@settings(deadline=None)
 def test_a_member_is_removed_and_no_other_changed(row, separators, data):
     line = json.dumps(row, separators=separators).encode()
     root = parse(line)
@@ -76,6 +78,7 @@ def test_a_member_is_removed_and_no_other_changed(row, separators, data):
 
 
 @given(st.dictionaries(st.text(max_size=3), VALUES, max_size=3), SEPARATORS)
+@settings(deadline=None)
 def test_a_member_is_put_at_the_end_in_the_spacing_of_the_object(row, separators):
     line = json.dumps(row, separators=separators).encode()
     new, _ = apply(line, [append(parse(line), "a new key", b"[1.10]", "put")])

@@ -53,7 +53,7 @@ def test_values_of_every_type(tmp_path, array, values):
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_floats_are_exact(tmp_path_factory, numbers):
     tmp_path = tmp_path_factory.mktemp("floats")
     rows_of(tmp_path, pa.table({"x": numbers}))

@@ -142,7 +142,7 @@ LINE = st.builds(
 
 
 @given(LINE)
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 def test_laws(line):
     repaired, names = repair(line)
     assert repair(repaired)[0] == repaired
@@ -155,6 +155,7 @@ def test_laws(line):
 
 
 @given(st.binary(max_size=200))
+@settings(deadline=None)
 def test_any_bytes_are_taken(line):
     repair(line.replace(b"\n", b""))
 
@@ -177,8 +178,11 @@ def test_a_file_is_repaired_into_a_new_one(tmp_path):
     assert (report.lines, report.changed) == (5, 4)
     assert report.repairs["messages renamed to input"] == 1
     assert report.diff.startswith(f"--- {path}\n+++ {report.out}\n@@ line 1 @@ byte-order mark removed\n")
-    assert '-{"responses_create_params": {"messages": [{"role"' in report.diff
-    assert '+{"responses_create_params": {"input": [{"role"' in report.diff
+    assert report.diff.endswith("""\
+@@ line 4 @@ messages renamed to input
+-{"responses_create_params": {"messages": [{"role": "user", "content"…
++{"responses_create_params": {"input": [{"role": "user", "content"…
+""")
 
 
 def test_nothing_is_written_where_nothing_is_to_repair(tmp_path):

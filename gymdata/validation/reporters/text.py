@@ -50,7 +50,7 @@ def summary(report: Report, *, color: bool = False) -> str:
     if counts:
         repairs = f"{fixable:,} may be repaired with --fix; " if fixable else ""
         lines.append(paint(f"{repairs}`gymdata explain {min(counts)}` says more of a code", _DIM))
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def line_ranges(numbers: Iterable[int], most: int = _MAX_RANGES) -> str:

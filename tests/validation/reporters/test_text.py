@@ -48,7 +48,7 @@ def test_errors_come_before_warnings_and_the_whole_file_before_its_lines():
 
 def test_no_findings_print_nothing():
     assert text.render(report()) == ""
-    assert text.summary(report()) == "1 file, 900 of 900 rows valid: 0 errors, 0 warnings\n"
+    assert text.summary(report()) == "1 file, 900 of 900 rows valid: 0 errors, 0 warnings"
 
 
 def test_the_summary_counts_by_code_and_says_what_can_be_repaired():
