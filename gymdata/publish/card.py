@@ -38,9 +38,9 @@ class SplitFacts:
     jsonl: str
     """Path in the repository, "" if the split has no JSONL there."""
     tables: tuple[str, ...]
-    """Paths, or globs, of its Parquet files."""
-    sha256: str = ""
-    """Of the only table; ties the JSONL to it."""
+    """Paths of its Parquet files."""
+    tables_sha256: str = ""
+    """Digest of their digests; ties the JSONL to them."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """NeMo Gym's statistics."""
 
@@ -120,9 +120,7 @@ def _header(facts: Facts, front: Mapping[str, Any]) -> dict[str, Any]:
     header["size_categories"] = [next((name for limit, name in _SIZES if rows < limit), "100M<n<1B")]
     own = {
         "config_name": "default",
-        "data_files": [
-            {"split": one.name, "path": one.tables[0] if len(one.tables) == 1 else list(one.tables)} for one in facts.splits
-        ],
+        "data_files": [{"split": one.name, "path": f"data/{one.name}-*-of-*.parquet"} for one in facts.splits],
     }
     others = [
         one for one in header.get("configs") or [] if isinstance(one, dict) and one.get("config_name", "default") != "default"
@@ -135,7 +133,7 @@ def _header(facts: Facts, front: Mapping[str, Any]) -> dict[str, Any]:
     kept = [one for one in kept if isinstance(one, dict) and one.get("config_name", "default") != "default"]
     header["dataset_info"] = [info, *kept] if kept else info
     header["gymdata"] = {
-        "rows": {one.name: {"file": one.jsonl, "table_sha256": one.sha256} for one in facts.splits if one.jsonl and one.sha256}
+        "rows": {one.name: {"file": one.jsonl, "tables_sha256": one.tables_sha256} for one in facts.splits if one.jsonl}
     }
     return header
 
@@ -149,7 +147,8 @@ def _body(facts: Facts) -> str:
     )
     table = ["| split | rows | JSONL (canonical) | Parquet |", "|---|---:|---|---|"]
     for split in facts.splits:
-        table.append(f"| {split.name} | {split.rows:,} | {_code(split.jsonl)} | {', '.join(map(_code, split.tables))} |")
+        more = f" and {len(split.tables) - 1:,} more" if len(split.tables) > 1 else ""
+        table.append(f"| {split.name} | {split.rows:,} | {_code(split.jsonl)} | {_code(next(iter(split.tables), ''))}{more} |")
     parts.append("\n".join(table) + "\n")
     parts.append(f"License: {', '.join(facts.license_names)}\n")
     if statistics := _statistics(facts.splits):

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 Kind = Literal["string", "int64", "float64", "bool", "json"]
 
-GROUP_BYTES = 32 * 1024 * 1024
-"""JSON text per row group: what is held in memory."""
+GROUP_BYTES = 16 * 1024 * 1024
+"""JSON text per row group: what is held in memory here."""
+
+SHARD_BYTES = 128 * 1024 * 1024
+"""JSON text per file: readers that buffer a whole file, as `datasets` does, hold this much."""
 
 _INTEGER = re.compile(rb"-?\d+")
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -49,26 +52,43 @@ def columns(paths: Iterable[Path]) -> dict[str, Kind]:
     return {key: next(iter(found)) if len(found) == 1 and counts[key] == rows else "json" for key, found in kinds.items()}
 
 
-def write_parquet(path: Path, target: Path, kinds: dict[str, Kind]) -> int:
-    """Write the rows of a JSONL file as Parquet with these columns; returns their number. Memory does not depend on the size."""
+def shards(path: Path) -> int:
+    """How many Parquet files the rows of a JSONL file make."""
+    return max(1, -(-path.stat().st_size // SHARD_BYTES))
+
+
+def write_parquet(path: Path, targets: Sequence[Path], kinds: dict[str, Kind]) -> int:
+    """Write the rows of a JSONL file, in order, to Parquet files with these columns; returns their number.
+
+    Memory does not depend on the size. Raises DataError for a number that `datasets` cannot read.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "json": pa.json_()}
     schema = pa.schema([(key, types[kind]) for key, kind in kinds.items()])
     count = 0
-    with pq.ParquetWriter(target, schema, compression="zstd") as writer:
-        for group in _groups(_rows(path)):
-            arrays = []
-            for key, kind in kinds.items():
-                try:
-                    arrays.append(_array(group, key, kind, schema.field(key).type))
-                except DataError as error:
-                    place = f"{path}: rows {count + 1} to {count + len(group)}, key {key!r}"
-                    raise DataError(f"{place}: {error.message}", error.hint) from error
-            count += len(group)
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+    share = path.stat().st_size / len(targets)
+    groups = _groups(_rows(path))
+    written = 0
+    for index, target in enumerate(targets):
+        with pq.ParquetWriter(target, schema, compression="zstd") as writer:
+            while (written < share * (index + 1) or index == len(targets) - 1) and (group := next(groups, None)):
+                arrays = []
+                for key, kind in kinds.items():
+                    try:
+                        arrays.append(_array(group, key, kind, schema.field(key).type))
+                    except DataError as error:
+                        place = f"{path}: rows {count + 1} to {count + len(group)}, key {key!r}"
+                        raise DataError(f"{place}: {error.message}", error.hint) from error
+                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+                count += len(group)
+                written += sum(_size(row) for row in group)
     return count
+
+
+def _size(row: dict[str, msgspec.Raw]) -> int:
+    return sum(len(memoryview(value)) + len(key) + 6 for key, value in row.items())
 
 
 def _rows(path: Path) -> Iterator[dict[str, msgspec.Raw]]:
@@ -90,7 +110,7 @@ def _groups(rows: Iterator[dict[str, msgspec.Raw]]) -> Iterator[list[dict[str, m
     size = 0
     for row in rows:
         group.append(row)
-        size += sum(map(len, map(memoryview, row.values())))
+        size += _size(row)
         if size >= GROUP_BYTES:
             yield group
             group, size = [], 0

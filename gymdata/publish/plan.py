@@ -17,8 +17,8 @@ from gymdata.manifest import sha256
 from gymdata.publish.card import Facts, SplitFacts, own_block, render
 from gymdata.publish.dataset import Dataset
 from gymdata.publish.diff import Diff, compare
-from gymdata.publish.parquet import Kind, columns, write_parquet
-from gymdata.sources.data_files import matching, read_card, split_patterns
+from gymdata.publish.parquet import Kind, columns, shards, write_parquet
+from gymdata.sources.data_files import joint_digest, matching, read_card, split_patterns
 from gymdata.sources.hub import Credentials, Denied, connected, explained
 from gymdata.sources.huggingface import Repository
 
@@ -125,12 +125,13 @@ def _plan(dataset: Dataset, target: Target, api: HfApi, folder: Path, signed_in:
     files: dict[str, Path] = {}
     splits = []
     for name, path in {**local, **others}.items():
-        table = f"data/{name}-00000-of-00001.parquet"
-        rows = write_parquet(path, folder / f"{name}.parquet", kinds)
-        files[table] = folder / f"{name}.parquet"
+        count = shards(path)
+        tables = {f"data/{name}-{index:05}-of-{count:05}.parquet": folder / f"{name}-{index}.parquet" for index in range(count)}
+        rows = write_parquet(path, list(tables.values()), kinds)
+        files |= tables
         jsonl = f"{name}.jsonl" if name in local or name in has_jsonl else ""
         metrics = next((split.metrics for split in dataset.splits if split.name == name), {})
-        splits.append(SplitFacts(name, rows, jsonl, (table,), sha256(files[table]), metrics))
+        splits.append(SplitFacts(name, rows, jsonl, tuple(tables), joint_digest(map(sha256, tables.values())), metrics))
     files |= {f"{name}.jsonl": path for name, path in local.items()}
     files |= {path.name: path for path in dataset.sidecars}
     card = render(_facts(dataset, target, splits, kinds), before)
@@ -199,7 +200,7 @@ def _other_splits(
 
 def _replaced(path: str, splits: Sequence[str]) -> bool:
     """Whether a file of the repository is an older table of one of the splits."""
-    return any(re.fullmatch(rf"data/{re.escape(name)}-\d{{5}}-of-\d{{5}}\.parquet", path) for name in splits)
+    return any(re.fullmatch(rf"data/{re.escape(name)}-[^/]*-of-[^/]*\.parquet", path) for name in splits)
 
 
 def _facts(dataset: Dataset, target: Target, splits: Sequence[SplitFacts], kinds: dict[str, Kind]) -> Facts:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import posixpath
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -71,6 +72,11 @@ def matching(pattern: str, paths: Sequence[str]) -> list[str]:
 
     expression = re.compile(glob_translate(pattern))
     return sorted(path for path in paths if expression.match(path) and not re.search(r"(^|/)(\.|__)", path))
+
+
+def joint_digest(digests: Iterable[str]) -> str:
+    """One digest for several files, given theirs, in order."""
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def read_card(text: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from gymdata.sources.data_files import (
     EXECUTABLE,
     append_rows,
     inside,
+    joint_digest,
     kind_of,
     matching,
     read_card,
@@ -233,10 +234,10 @@ def _is_file(entry: RepoFile | RepoFolder) -> TypeGuard[RepoFile]:
 
 
 def _published_rows(card: Mapping[str, Any], split: str, files: list[str], entries: Mapping[str, RepoFile]) -> list[str] | None:
-    """The JSONL from which `gymdata publish` made the table of a split, if the card says so and the table is still that one."""
+    """The JSONL from which `gymdata publish` made the tables of a split, if the card says so and they are still those."""
     record = ((card.get("gymdata") or {}).get("rows") or {}).get(split) or {}
-    table = entries[files[0]].lfs
-    if len(files) != 1 or table is None or table.sha256 != record.get("table_sha256") or record.get("file") not in entries:
+    tables = [info.sha256 for path in files if (info := entries[path].lfs)]
+    if len(tables) != len(files) or joint_digest(tables) != record.get("tables_sha256") or record.get("file") not in entries:
         return None
     return [record["file"]]
 

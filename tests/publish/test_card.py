@@ -66,7 +66,7 @@ def test_other_configurations_and_keys_stay() -> None:
     front = read_card(render(facts(), f"---\n{yaml.safe_dump(card)}---\n"))
     assert front["viewer"] is False and front["tags"][0] == "ours"
     assert split_patterns(front, "extra") == {"train": ["extra.parquet"]}
-    assert split_patterns(front) == {"train": ["data/train-00000-of-00001.parquet"]}
+    assert split_patterns(front) == {"train": ["data/train-*-of-*.parquet"]}
 
 
 @pytest.mark.parametrize(("rows", "size"), [(999, "n<1K"), (1000, "1K<n<10K"), (5_000_000, "1M<n<10M")])

@@ -36,7 +36,7 @@ def written(rows: list[bytes], folder: Path) -> tuple[Path, dict]:
     source = folder / "rows.jsonl"
     source.write_bytes(b"\n".join(rows))
     kinds = columns([source])
-    assert write_parquet(source, folder / "rows.parquet", kinds) == len(rows)
+    assert write_parquet(source, [folder / "rows.parquet"], kinds) == len(rows)
     return folder / "rows.parquet", kinds
 
 

@@ -102,7 +102,7 @@ def test_an_open_pull_request_can_be_added_to(hub: Hub, prepare: Prepare) -> Non
     commit = hub.repos[REPO].at("refs/pr/1")
     assert commit is not None and {"train.jsonl", "validation.jsonl"} <= set(commit.tree)
     card = hub.read(REPO, "README.md", "refs/pr/1").decode()
-    assert "data/train-00000-of-00001.parquet" in card and "data/validation-00000-of-00001.parquet" in card
+    assert "data/train-*-of-*.parquet" in card and "data/validation-*-of-*.parquet" in card
 
 
 def test_a_new_branch_is_made_for_a_revision_that_is_none_yet(hub: Hub, prepare: Prepare) -> None:
@@ -120,6 +120,23 @@ def test_splits_that_are_there_keep_their_rows_under_new_columns(hub: Hub, prepa
     old = tmp_path / "old.jsonl"
     old.write_bytes(b"\n".join(rows))
     assert verify(REPO, done.commit, {**plan.splits, "train": old}, Credentials(OWNER)).rows == {"validation": 1, "train": 2}
+
+
+def test_many_rows_go_into_several_tables_and_old_ones_go(hub: Hub, prepare: Prepare, tmp_path: Path, monkeypatch) -> None:
+    from gymdata.publish import parquet
+
+    monkeypatch.setattr(parquet, "SHARD_BYTES", 400)
+    monkeypatch.setattr(parquet, "GROUP_BYTES", 100)
+    rows = [row(f"{number}?") for number in range(9)]
+    plan, done = publish(prepare(train=rows), create_pr=False)
+    tables = [path for path in hub.repos[REPO].head.tree if path.endswith(".parquet")]
+    assert len(tables) == 3
+    assert verify(REPO, done.commit, plan.splits, Credentials(OWNER)).rows == {"train": 9}
+    (back,) = fetch(REPO, tmp_path / "back", credentials=Credentials(OWNER))
+    assert back.files == ("train.jsonl",), "the canonical bytes, not the tables"
+    plan, done = publish(prepare(train=rows[:2]), create_pr=False)
+    assert [path for path in hub.repos[REPO].head.tree if path.endswith(".parquet")] == ["data/train-00000-of-00001.parquet"]
+    assert verify(REPO, done.commit, plan.splits, Credentials(OWNER)).rows == {"train": 2}
 
 
 def test_the_text_of_the_maintainers_survives(hub: Hub, prepare: Prepare) -> None:
@@ -263,6 +280,6 @@ def test_the_card_is_read_by_everyone(hub: Hub, prepare: Prepare) -> None:
 
     front = yaml.safe_load(hub.read(REPO, "README.md").decode().split("---")[1])
     assert front["license"] == "mit" and front["size_categories"] == ["n<1K"]
-    assert front["configs"][0]["data_files"][0] == {"split": "train", "path": "data/train-00000-of-00001.parquet"}
+    assert front["configs"][0]["data_files"][0] == {"split": "train", "path": "data/train-*-of-*.parquet"}
     assert {"name": "responses_create_params", "dtype": "json"} in front["dataset_info"]["features"]
     assert json.loads(json.dumps(front)) == front

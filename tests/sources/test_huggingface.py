@@ -71,7 +71,7 @@ def test_a_parquet_split_becomes_lines_of_equal_values(hub: Hub, tmp_path: Path)
 
     source = tmp_path / "rows.jsonl"
     source.write_bytes(TRICKY.replace(b"12345678901234567890", b"1e22"))
-    write_parquet(source, tmp_path / "rows.parquet", columns([source]))
+    write_parquet(source, [tmp_path / "rows.parquet"], columns([source]))
     hub.add_repo("acme/math", {"data/train-00000-of-00001.parquet": tmp_path / "rows.parquet"})
     (fetched,) = fetch("acme/math", tmp_path / "out", split="train")
     lines = [json.loads(line) for line in fetched.path.read_bytes().splitlines()]
