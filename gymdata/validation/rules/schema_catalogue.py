@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from gymdata.validation.findings import Rule
 
 _PROMPT = '"input": [{"role": "user", "content": "What is 2+2?"}]'
@@ -48,7 +50,7 @@ SCHEMA_RULES = [
         "GD200", "not-a-row", "error", "The line is not an object.",
         "A row is one JSON object; NeMo Gym stops with a traceback at anything else.",
         "Write one object a line. A row that is a string was encoded twice: decode it once more.",
-        f"[{_GOOD}]", _GOOD,
+        json.dumps(_GOOD), _GOOD,
     ),
     Rule(
         "GD201", "missing-key", "error", "A required key is not there.",
