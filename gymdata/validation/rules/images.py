@@ -27,7 +27,9 @@ def check_image(part: Mapping[str, Any], at: str) -> Iterator[Finding]:
     url, path = part.get("image_url"), f"{at}.image_url"
     if url is None or url == "":
         if not part.get("file_id"):
-            yield Finding("GD320", path, "the image part has neither `image_url` nor `file_id`", "give one of them, or remove the part")
+            yield Finding(
+                "GD320", path, "the image part has neither `image_url` nor `file_id`", "give one of them, or remove the part"
+            )
         return
     if not isinstance(url, str):
         return
@@ -43,10 +45,14 @@ def check_image(part: Mapping[str, Any], at: str) -> Iterator[Finding]:
     except ValueError:
         scheme, host = "", None
     if scheme in ("http", "https"):
-        if not host or re.search(r"\s", url):
-            yield Finding("GD320", path, f"{url[:60]!r} is no URL", "write the whole URL, its spaces escaped")
+        if not host:
+            yield Finding("GD320", path, f"{url[:60]!r} names no host", "write the whole URL")
+        elif re.search(r"\s", url):
+            yield Finding("GD321", path, f"{url[:60]!r} has white space in it", "escape it: a space is %20")
     elif scheme == "file":
-        yield Finding("GD320", path, f"{url[:60]!r} is a file: URL, which no server may read", "embed the image as data:image/…;base64,…")
+        yield Finding(
+            "GD320", path, f"{url[:60]!r} is a file: URL, which no server may read", "embed the image as data:image/…;base64,…"
+        )
     elif _LOCAL.match(url):
         message = f"{url[:60]!r} is a path on somebody's machine"
         yield Finding("GD321", path, message, "embed the image as data:image/…;base64,…, or give its https URL")
@@ -69,7 +75,9 @@ def _check_data(url: str, match: re.Match[str], path: str) -> Iterator[Finding]:
     if not data:
         yield Finding("GD320", path, "the image is empty", "embed the image's bytes")
     elif not kind.startswith("image/"):
-        yield Finding("GD321", path, f"the data: URL is of type {kind or 'nothing'}, not an image", "write data:image/png;base64,…")
+        yield Finding(
+            "GD321", path, f"the data: URL is of type {kind or 'nothing'}, not an image", "write data:image/png;base64,…"
+        )
     elif kind in _MAGIC and not data.startswith(_MAGIC[kind]):
         really = next((name for name, magic in _MAGIC.items() if data.startswith(magic)), "something else")
         yield Finding("GD321", path, f"the image is declared {kind}, but its bytes are {really}", "declare what it is")
