@@ -102,7 +102,7 @@ def test_what_we_publish_is_read_back(tmp_path):
         b'{"responses_create_params": {"input": "c"}, "id": "2024-01-02", "x": 12345678901234567890}',
     ]
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    write_parquet(tmp_path / "a.jsonl", tmp_path / "a.parquet", columns([tmp_path / "a.jsonl"]))
+    write_parquet(tmp_path / "a.jsonl", [tmp_path / "a.parquet"], columns([tmp_path / "a.jsonl"]))
     parquet_to_jsonl(tmp_path / "a.parquet", tmp_path / "b.jsonl")
     read = [json.loads(line) for line in (tmp_path / "b.jsonl").read_bytes().splitlines()]
     assert read == [json.loads(line) for line in lines]
