@@ -363,9 +363,7 @@ def _write_statistics(sources: Sequence[_Source], stage: Path, options: Options)
         if frames:
             write_facts(stage / f"{split}_facts.parquet", frames)
             documents[f"{split}_facts.parquet"] = b""
-        outputs += [
-            OutputFile(path=name, sha256=sha256(stage / name), bytes=(stage / name).stat().st_size) for name in documents
-        ]
+        outputs += [OutputFile(path=name, sha256=sha256(stage / name), bytes=(stage / name).stat().st_size) for name in documents]
     return outputs
 
 

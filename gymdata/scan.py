@@ -306,7 +306,9 @@ def _with_prompt(line: bytes, prompt: Prompt) -> tuple[bytes, list[Finding]]:
     return append_member(line.strip(), "responses_create_params", params), []
 
 
-def check_file(path: Path, columns: list[Columns], rows: int, findings: list[Finding], required: list[str], kind: Kind) -> list[Finding]:
+def check_file(
+    path: Path, columns: list[Columns], rows: int, findings: list[Finding], required: list[str], kind: Kind
+) -> list[Finding]:
     """The findings of a scanned file with those that concern several rows, or none, in line order.
 
     `rows` counts its non-blank lines; `required` names the fields that the environment's verifier needs. Reads the file once

@@ -86,8 +86,14 @@ def check_metrics(path: Path, columns: Columns) -> list[Finding]:
     check = check_sidecar(sidecar, header | metrics)
     if check.status != "conflict":
         return []
-    shown = "; ".join(map(str, check.differences[:5])) + (f"; and {len(check.differences) - 5} more" * (len(check.differences) > 5))
-    return [Finding("GD113", "$", f"{sidecar.name} does not fit the rows: {shown}", "prepare again with --overwrite-metrics, commit both")]
+    shown = "; ".join(map(str, check.differences[:5])) + (
+        f"; and {len(check.differences) - 5} more" * (len(check.differences) > 5)
+    )
+    return [
+        Finding(
+            "GD113", "$", f"{sidecar.name} does not fit the rows: {shown}", "prepare again with --overwrite-metrics, commit both"
+        )
+    ]
 
 
 _HEADER = ("name", "type", "jsonl_fpath", "num_repeats", "source", "gitlab_identifier", "huggingface_identifier", "license",

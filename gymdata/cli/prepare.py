@@ -19,30 +19,62 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_environment_arguments(parser)
-    parser.add_argument("--on-invalid", choices=["fail", "quarantine"], default="fail",
-                        help="rows with errors: write nothing (default), or leave them out and list them in rejected.jsonl")
-    parser.add_argument("--stamp", choices=["agent_ref", "task_source", "both"], default="agent_ref",
-                        help="how rows name their agent: agent_ref (NeMo Gym up to 0.5, trainers; default), task_source (from 0.6)")
-    parser.add_argument("--validation-fraction", type=float, default=0.0, metavar="F",
-                        help="move this share of the train rows, chosen by their prompt, to the validation split")
+    parser.add_argument(
+        "--on-invalid",
+        choices=["fail", "quarantine"],
+        default="fail",
+        help="rows with errors: write nothing (default), or leave them out and list them in rejected.jsonl",
+    )
+    parser.add_argument(
+        "--stamp",
+        choices=["agent_ref", "task_source", "both"],
+        default="agent_ref",
+        help="how rows name their agent: agent_ref (NeMo Gym up to 0.5, trainers; default), task_source (from 0.6)",
+    )
+    parser.add_argument(
+        "--validation-fraction",
+        type=float,
+        default=0.0,
+        metavar="F",
+        help="move this share of the train rows, chosen by their prompt, to the validation split",
+    )
     parser.add_argument("--shuffle", type=int, metavar="SEED", help="shuffle the train split")
-    parser.add_argument("--overwrite-metrics", action="store_true",
-                        help="replace the metrics file beside a source file if it does not fit the rows")
+    parser.add_argument(
+        "--overwrite-metrics",
+        action="store_true",
+        help="replace the metrics file beside a source file if it does not fit the rows",
+    )
     parser.add_argument("--format", choices=["text", "json"], default="text")  # fmt: skip
 
 
 def add_environment_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what names environments and says how to read them; shared by the commands that do so."""
-    parser.add_argument("environments", nargs="*", metavar="ENV", help="an environment's name (see `gymdata envs list`) or YAML;"
-                        " also KEY=VALUE overrides of the configuration")
+    parser.add_argument(
+        "environments",
+        nargs="*",
+        metavar="ENV",
+        help="an environment's name (see `gymdata envs list`) or YAML; also KEY=VALUE overrides of the configuration",
+    )
     parser.add_argument("--config", action="append", default=[], metavar="PATH", help="a NeMo Gym YAML of your own; repeatable")
-    parser.add_argument("--mode", choices=["train_preparation", "example_validation"], default="train_preparation",
-                        help="prepare train and validation datasets (default), or example datasets")
+    parser.add_argument(
+        "--mode",
+        choices=["train_preparation", "example_validation"],
+        default="train_preparation",
+        help="prepare train and validation datasets (default), or example datasets",
+    )
     parser.add_argument("--output-dir", type=Path, metavar="DIR", help="default: data/ENV")
-    parser.add_argument("--download", action="store_true", help="fetch missing datasets; for a built-in environment, the public"
-                        " dataset that it stands for instead of the bundled rows")
-    parser.add_argument("--data-source", choices=["huggingface", "gitlab"], default="huggingface",
-                        help="where to fetch from, if a dataset names both")
+    parser.add_argument(
+        "--download",
+        action="store_true",
+        help="fetch missing datasets; for a built-in environment, the public"
+        " dataset that it stands for instead of the bundled rows",
+    )
+    parser.add_argument(
+        "--data-source",
+        choices=["huggingface", "gitlab"],
+        default="huggingface",
+        help="where to fetch from, if a dataset names both",
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="read only the first N rows of each dataset")
     parser.add_argument("--jobs", type=int, default=default_jobs(), metavar="N", help="processes (default: one per core)")
     parser.add_argument("--encoding", choices=["o200k_base", "cl100k_base", "none"], default="o200k_base",

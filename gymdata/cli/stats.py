@@ -14,10 +14,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("paths", nargs="*", metavar="PATH|ENV", help="JSONL files (.gz and .zst too), folders, or environments")
     parser.add_argument("--config", action="append", default=[], metavar="PATH", help="a NeMo Gym YAML of your own; repeatable")
-    parser.add_argument("--format", choices=["text", "gym", "json"], default="text",
-                        help="gym: the metrics part of NeMo Gym's X_metrics.json, of several files an object by path")
-    parser.add_argument("--encoding", choices=["o200k_base", "cl100k_base", "none"], default="o200k_base",
-                        help="tokenizer for token counts; none skips them")
+    parser.add_argument(
+        "--format",
+        choices=["text", "gym", "json"],
+        default="text",
+        help="gym: the metrics part of NeMo Gym's X_metrics.json, of several files an object by path",
+    )
+    parser.add_argument(
+        "--encoding",
+        choices=["o200k_base", "cl100k_base", "none"],
+        default="o200k_base",
+        help="tokenizer for token counts; none skips them",
+    )
     parser.add_argument("--kind", choices=["task", "rollout"], help="what the rows are (default: seen from the first ones)")
     parser.add_argument("--jobs", type=int, default=default_jobs(), metavar="N", help="processes (default: one per core)")  # fmt: skip
 

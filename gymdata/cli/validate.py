@@ -25,9 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the report to a file instead of standard output")
     parser.add_argument("--kind", choices=["task", "rollout"], help="what the rows are (default: seen from the first ones)")
     parser.add_argument("--max-findings", type=int, metavar="N", help="report at most N findings")
-    parser.add_argument("--changed", metavar="REF", help="only data files that differ from this git revision, and their metrics files")
+    parser.add_argument(
+        "--changed", metavar="REF", help="only data files that differ from this git revision, and their metrics files"
+    )
     parser.add_argument("--sidecars", action="store_true", help="also compare the metrics file beside each data file")
-    parser.add_argument("--fix", action="store_true", help="write a repaired copy of each file that needs one, and show the difference")
+    parser.add_argument(
+        "--fix", action="store_true", help="write a repaired copy of each file that needs one, and show the difference"
+    )
     parser.add_argument("--jobs", type=int, default=default_jobs(), metavar="N", help="processes (default: one per core)")
 
 

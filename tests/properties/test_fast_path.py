@@ -22,7 +22,12 @@ from gymdata.validation.judge import judge
 SHARED = Path(__file__).parents[3] / "shared"
 ROWS = Path(__file__).parents[2] / "fixtures"
 
-TOOL = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {"a b": {"type": "number"}}}, "strict": True}
+TOOL = {
+    "type": "function",
+    "name": "add",
+    "parameters": {"type": "object", "properties": {"a b": {"type": "number"}}},
+    "strict": True,
+}
 CALL = {"type": "function_call", "call_id": "c 1", "name": "add", "arguments": '{"a b":  1}'}
 OUTPUT = {"type": "function_call_output", "call_id": "c 1", "output": "two  words"}
 SAID = {"role": "assistant", "type": "message", "id": "m", "status": "completed",
@@ -114,7 +119,9 @@ def test_common_rows_take_the_fast_path(row):
 
 
 @settings(max_examples=1500, deadline=None)
-@given(st.sampled_from(SEEDS), st.integers(0), st.integers(1, 4), st.sampled_from([None, (",", ":"), (" , ", ": ")]), st.booleans())
+@given(
+    st.sampled_from(SEEDS), st.integers(0), st.integers(1, 4), st.sampled_from([None, (",", ":"), (" , ", ": ")]), st.booleans()
+)
 def test_mutated_rows(row, seed, count, separators, escape):
     choose = random.Random(seed)
     for _ in range(count):

@@ -11,7 +11,8 @@ from gymdata.validation.findings import Finding
 _FIELDS = ("expected_answer", "answer")
 _CUES = ("nswer", "\\boxed{", "####", "olution")
 _AFTER_CUE = re.compile(
-    r"(?:nswer|olution)(?:\s+(?:to this|here))?(?:\s+is|\s*[:=])(?:\s|[*$`\"'(]|\\boxed\{)*|\\boxed\{\s*\$?|####\s*", re.IGNORECASE
+    r"(?:nswer|olution)(?:\s+(?:to this|here))?(?:\s+is|\s*[:=])(?:\s|[*$`\"'(]|\\boxed\{)*|\\boxed\{\s*\$?|####\s*",
+    re.IGNORECASE,
 )
 _AFTER_ANSWER = re.compile(r"[\s.,;:!?)\]}$*`\"']|\Z")
 
@@ -35,7 +36,9 @@ def check_answers(row: Mapping[str, Any]) -> Iterator[Finding]:
             value = row[name]
             if value is None or value == [] or value == {} or (isinstance(value, str) and not value.strip()):
                 what = "null" if value is None else "empty"
-                yield Finding("GD401", f"$.{name}", f"`{name}` is {what}: no response can be right", "write the answer, or remove the row")
+                yield Finding(
+                    "GD401", f"$.{name}", f"`{name}` is {what}: no response can be right", "write the answer, or remove the row"
+                )
     yield from _check_options(row)
     answer = _answer(row)
     if answer:
@@ -132,7 +135,9 @@ def _check_options(row: Mapping[str, Any]) -> Iterator[Finding]:
         if isinstance(text, str) and text.strip():
             first = seen.setdefault(text.strip(), letter)
             if first != letter:
-                yield Finding("GD404", path, f"the options {first} and {letter} are the same: {text[:40]!r}", "make the options different")
+                yield Finding(
+                    "GD404", path, f"the options {first} and {letter} are the same: {text[:40]!r}", "make the options different"
+                )
     answer = row.get("expected_answer")
     if not isinstance(answer, str) or not answer.strip():
         return

@@ -114,7 +114,9 @@ def _check_sampling(params: Mapping[str, Any]) -> Iterator[Finding]:
     for key in _FLAGS:
         value = params.get(key)
         if isinstance(value, str | int) and not isinstance(value, bool):
-            yield Finding("GD309", f"{_ROOT}.{key}", f"`{key}` is {value!r}, which NeMo Gym reads as true or false", "write true or false")
+            yield Finding(
+                "GD309", f"{_ROOT}.{key}", f"`{key}` is {value!r}, which NeMo Gym reads as true or false", "write true or false"
+            )
 
 
 _RANGES = {
@@ -130,10 +132,20 @@ _FLAGS = ("parallel_tool_calls", "store", "background")
 def _check_choice(params: Mapping[str, Any], names: set[str]) -> Iterator[Finding]:
     choice = params.get("tool_choice")
     if choice == "required" and not params.get("tools"):
-        yield Finding("GD306", f"{_ROOT}.tool_choice", "a tool call is required, but there are no tools", "declare the tools, or remove `tool_choice`")
+        yield Finding(
+            "GD306",
+            f"{_ROOT}.tool_choice",
+            "a tool call is required, but there are no tools",
+            "declare the tools, or remove `tool_choice`",
+        )
     if isinstance(choice, dict) and choice.get("type") in ("function", "custom") and choice.get("name") not in names:
         declared = f"the tools are {', '.join(sorted(names))}" if names else "there are no tools"
-        yield Finding("GD306", f"{_ROOT}.tool_choice.name", f"`tool_choice` names {choice.get('name')!r}, but {declared}", "name a declared tool")
+        yield Finding(
+            "GD306",
+            f"{_ROOT}.tool_choice.name",
+            f"`tool_choice` names {choice.get('name')!r}, but {declared}",
+            "name a declared tool",
+        )
 
 
 def _check_input(prompt: Any, names: set[str], row: Mapping[str, Any]) -> Iterator[Finding]:
@@ -202,10 +214,14 @@ def _check_call(item: Mapping[str, Any], at: str, names: set[str], answered: dic
         try:
             value = msgspec.json.decode(arguments)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            yield Finding("GD303", f"{at}.arguments", f"the arguments are no JSON: {error}", "write them as a JSON object, in a string")
+            yield Finding(
+                "GD303", f"{at}.arguments", f"the arguments are no JSON: {error}", "write them as a JSON object, in a string"
+            )
         else:
             if not isinstance(value, dict):
-                yield Finding("GD303", f"{at}.arguments", "the arguments are no JSON object", 'write them as {"name": value}, in a string')
+                yield Finding(
+                    "GD303", f"{at}.arguments", "the arguments are no JSON object", 'write them as {"name": value}, in a string'
+                )
         yield from check_damage(arguments, f"{at}.arguments")
 
 
@@ -214,9 +230,13 @@ def _check_output(item: Mapping[str, Any], at: str, answered: dict[str, bool]) -
     if not isinstance(call_id, str) or item.get("type", "function_call_output") != "function_call_output":
         return
     if call_id not in answered:
-        yield Finding("GD302", f"{at}.call_id", f"the output is of call {call_id!r}, which no function_call before it makes", "mend the id")
+        yield Finding(
+            "GD302", f"{at}.call_id", f"the output is of call {call_id!r}, which no function_call before it makes", "mend the id"
+        )
     elif answered[call_id]:
-        yield Finding("GD302", f"{at}.call_id", f"the call {call_id!r} has two outputs", "keep one, or give each call an id of its own")
+        yield Finding(
+            "GD302", f"{at}.call_id", f"the call {call_id!r} has two outputs", "keep one, or give each call an id of its own"
+        )
     answered[call_id] = True
 
 
@@ -239,5 +259,3 @@ def _under(path: str, finding: Finding) -> Finding:
 
 def _member(key: str) -> str:
     return f".{key}" if re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII) else f"[{msgspec.json.encode(key).decode()}]"
-
-

@@ -46,7 +46,9 @@ def check_columns(columns: Columns) -> list[Finding]:
         if keys[2 * index + 1] == keys[2 * first + 1]:
             duplicates.add(index)
             message = f"the same row as line {columns.lines[first]}"
-            findings.append(Finding("GD501", "$", message, "remove one of them; to weigh rows, use num_repeats", columns.lines[index]))
+            findings.append(
+                Finding("GD501", "$", message, "remove one of them; to weigh rows, use num_repeats", columns.lines[index])
+            )
     answers = columns.answer_keys
     for index, first in _repeats(columns.prompt_keys):
         if index not in duplicates and answers[index] and answers[first] and answers[index] != answers[first]:
@@ -86,7 +88,9 @@ def check_splits(train: Sequence[tuple[str, Columns]], validation: Columns) -> l
         for line, key in zip(columns.lines, columns.prompt_keys, strict=True):
             for leaked in wanted.pop(key, ()):
                 message = f"the prompt stands in the train split, too: {name}:{line}"
-                findings.append(Finding("GD505", "$.responses_create_params.input", message, "remove it from one of the two", leaked))
+                findings.append(
+                    Finding("GD505", "$.responses_create_params.input", message, "remove it from one of the two", leaked)
+                )
     return findings
 
 
@@ -159,7 +163,9 @@ def _check_field(row: Mapping[str, Any], expectation: Expectation) -> Finding | 
         if kind != expectation.kind:
             where = " in a list" if isinstance(value, list) else ""
             message = f"`{name}` holds {_article(KINDS[type(element)])}{where} here, {_article(expectation.kind)} in {expectation.share}"
-            return Finding("GD503", path, f"{message}; NeMo Gym dies on such a column", f"write {_article(expectation.kind)} in every row")
+            return Finding(
+                "GD503", path, f"{message}; NeMo Gym dies on such a column", f"write {_article(expectation.kind)} in every row"
+            )
     return None
 
 

@@ -4,56 +4,96 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 from gymdata.validation.findings import Finding
 
-# What became of \b, \f, \v and \a where backslashes were not doubled, and of \t and \r in front of the rest of a LaTeX command.
-_LOST_BACKSLASH = re.compile(
-    r"[\x07\x08\x0b\x0c](?=[A-Za-z])|\t(?=(?:imes|heta|riangle|frac)\b|ext(?:bf|it|rm)?\{|frac\{)|\r(?=(?:ight|ho|angle|ightarrow)\b)"
-)
-_COMMANDS = {"\x07": "\\a", "\x08": "\\b", "\x0b": "\\v", "\x0c": "\\f", "\t": "\\t", "\r": "\\r"}
+# What became of \b, \f, \v and \a where backslashes were not doubled, and of \t, \n and \r in front of the rest of a LaTeX command.
+_LOST = {
+    "\t": r"\t(?:(?:imes|heta|riangle|frac|anh)\b|ext(?:bf|it|rm|sf|tt)?\{|frac\{|ilde[ {\\]|au *[=^_)}\\+]|an *[\^({\\]|o +(?:\\|-?\d))",
+    "\r": r"\r(?:(?:ight|ho|angle|ightarrow|floor|ceil)\b|m\{)",
+    "\n": r"\n(?:(?:abla|otin|onumber|ewline|ewcommand)\b|eq +(?:-?\d|\\|[a-zA-Z]\b))",
+    **{control: f"{control}[A-Za-z]" for control in "\x07\x08\x0b\x0c"},
+}
+_LOST_BACKSLASH = [(control, re.compile(expression)) for control, expression in _LOST.items()]
+_COMMANDS = {"\x07": "\\a", "\x08": "\\b", "\x0b": "\\v", "\x0c": "\\f", "\t": "\\t", "\r": "\\r", "\n": "\\n"}
 
-# UTF-8 read as Latin-1 or Windows-1252: a lead byte seen as a letter, followed by a continuation byte seen as a sign.
-_MOJIBAKE = re.compile(
-    "[\u00c2\u00c3][\u0080-\u00bf]|\u00e2(?:\u20ac[\u0080-\u00bf\u0152\u0153\u0161\u017e\u02c6\u02dc\u2013-\u203a\u20ac\u2122]"
-    "|\u0080[\u0080-\u00bf]|\u2030|\u02c6\u017e)|\u00f0\u0178|\u00ef\u00bf\u00bd|\u00ef\u00bb\u00bf"
-)
+# UTF-8 read as Latin-1 or Windows-1252: a lead byte seen as a letter, then continuation bytes seen as signs. Signs that close
+# a word in good text (quotes, dashes) count only where a lower-case letter follows.
+_SPECIALS = "\u0152\u0153\u0160\u0161\u017d\u017e\u0178\u0192\u02c6\u02dc\u201a\u201e\u2020-\u2022\u2030\u2039\u20ac\u2122"
+_SIGNS = "\u0080-\u00bf" + _SPECIALS
+_CLOSING = "\u2013\u2014\u2018\u2019\u201c\u201d\u2026\u203a"
+_ANY = _SIGNS + _CLOSING
+
+
+def _mojibake(before: str, after: str) -> re.Pattern[str]:
+    """The expression, with what must stand before and after the doubtful sequences."""
+    return re.compile(
+        f"\u00c2[\u0080-\u00bf]|\u00c3(?:[{_SIGNS}]|[{_CLOSING}]{after})"
+        f"|[\u00ce\u00cf](?![\u00ab\u00bb])[{_SIGNS}]"
+        f"|[\u00c4\u00c5][{_SIGNS}]{after}|{before}[\u00c4\u00c5][{_SIGNS}]"
+        f"|(?:[\u00c4-\u00d6\u00d8-\u00df][{_ANY}]){{2}}|(?:[\u00e0-\u00ef][{_ANY}]{{2}}){{2}}"
+        f"|\u00e2(?:\u20ac|[\u0080-\u009f{_SPECIALS}{_CLOSING}][{_ANY}])"
+        "|\u00f0\u0178|\u00f0\u009f|\u00ef\u00bf\u00bd|\u00ef\u00bb\u00bf|[\u0080-\u0084\u0086-\u009f]"
+    )
+
+
+_MOJIBAKE = _mojibake("(?<=[a-z])", "(?=[a-z])")
+_MAYBE_MOJIBAKE = _mojibake("", "")
+"""The same for a text of which only the characters beyond ASCII are left."""
+_ASCII = bytes(range(128))
 
 # Each begins with a literal, which lets the search skip what holds none.
-_BRACES = re.compile(r"\{\{?\s*([A-Za-z_]\w{1,40})\s*\}")
+_BRACES = re.compile(
+    r"\{\{?\s*([A-Za-z_][\w.\[\]'\"]{1,60})(?:![rsa])?\s*\}|\{%-?\s?(?:for|if|set|include|endfor|endif)\b[^{}\n]{0,80}%\}"
+)
 _PERCENT = re.compile(r"%\(([A-Za-z_]\w{1,40})\)s")
-_ANGLES = re.compile(r"<\|?([A-Z_]{4,40})\|?>")
+_STRONG = "question|problem|prompt|query|instructions?|passage"
+"""Words that only a prompt template would put in braces."""
+_ANGLES = re.compile(rf"<\|?\s?((?:[a-z]+_)?(?:{_STRONG})(?:_[a-z]+)?)\s?\|?>", re.IGNORECASE)
+_DOLLAR = re.compile(r"\$((?i:question|problem|prompt|instruction)s?)(?![\w$=\[;-]|\s?=)")
+
 _NO_PLACEHOLDER_AFTER = frozenset("\\^_})]") | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 """Braces behind these are LaTeX arguments, code or sets."""
+_WORDS = frozenset("question problem prompt query instruction instructions passage".split())
 _NAMES = frozenset(
-    "question problem prompt query input instruction instructions context passage document text options choices answer"
-    " expected_answer problem_statement user_input user_prompt user_query user_question task content statement placeholder".split()
+    "input context document text options choices content statement task placeholder expected_answer user_input".split()
 )
-"""Names that prompt templates give to what the row must bring."""
-_METADATA = frozenset("dataset split language lang id uuid name type source source_id hash_id category subject domain year".split())
+"""Names that templates use, and programs, too."""
+_NOT_OWN = frozenset(
+    "answer dataset split language lang id uuid name type source source_id hash_id category subject domain year".split()
+)
+"""Fields of rows that no template is filled with, or that formats of answers mention."""
+_CODE = re.compile(r"```|\bdef \w|\bimport \w|\breturn\b|#include|\bfunction\b|\bclass \w|;\s*\n|</\w+>|\.format\(")
+_IN_CODE = re.compile(r"\b[fF][rR]?[\"']|`|\bprint|\bconsole\.|\w\(")
+_LATEX = re.compile(r"\\[A-Za-z]+\s*\Z")
 
 
 def is_plain_text(text: str) -> bool:
-    """True only if no rule of this module can fire on a text, wherever it stands."""
-    if "\x0c" in text or "\x08" in text or "\x0b" in text or "\x07" in text:
-        return False
-    if ("\t" in text or "\r" in text) and _LOST_BACKSLASH.search(text):
-        return False
-    if not text.isascii() and ("\ufffd" in text or _is_mojibake(text)):
-        return False
+    """True only if no rule of this module can fire on a text, wherever it stands, or on any of several joined by NUL."""
+    for control, expression in _LOST_BACKSLASH:
+        if control in text and expression.search(text):
+            return False
+    if not text.isascii():
+        beyond = text.encode(errors="surrogatepass").translate(None, _ASCII).decode(errors="surrogatepass")
+        if "\ufffd" in beyond or (_MAYBE_MOJIBAKE.search(beyond) and _MOJIBAKE.search(text)):
+            return False
     if "{" in text and next(_placeholders_in_braces(text), None):
         return False
     if "%(" in text and _PERCENT.search(text):
+        return False
+    if "$" in text and _DOLLAR.search(text):
         return False
     return not ("<" in text and _ANGLES.search(text))
 
 
 def check_damage(text: str, path: str) -> Iterator[Finding]:
     """Findings about control characters that were LaTeX commands, U+FFFD, and text that was decoded wrongly."""
-    if match := _LOST_BACKSLASH.search(text):
-        what = f"the control character U+{ord(match[0]):04X} at {_around(text, match.start())}, perhaps a {_COMMANDS[match[0]]} that lost its backslash"
+    lost = [match for control, expression in _LOST_BACKSLASH if control in text and (match := expression.search(text))]
+    if lost:
+        start = min(match.start() for match in lost)
+        was = f"perhaps a {_COMMANDS[text[start]]} that lost its backslash"
+        what = f"the control character U+{ord(text[start]):04X} at {_around(text, start)}, {was}"
         yield Finding("GD310", path, what, "double the backslashes where the row is written: use a JSON library")
     if text.isascii():
         return
@@ -61,22 +101,65 @@ def check_damage(text: str, path: str) -> Iterator[Finding]:
         position = text.index("\ufffd")
         message = f"U+FFFD at {_around(text, position)}: a character was lost in decoding"
         yield Finding("GD310", path, message, "decode the source with its real encoding")
-    elif _is_mojibake(text) and (match := _MOJIBAKE.search(text)):
+    elif match := _MOJIBAKE.search(text):
+        if match[0] <= "\u009f":
+            message = f"the control character U+{ord(match[0]):04X} at {_around(text, match.start())}: Windows-1252 that was read as Latin-1"
+            yield Finding("GD310", path, message, "decode the source as Windows-1252")
+            return
         message = f"{match[0]!r} at {_around(text, match.start())}: UTF-8 that was read as Latin-1 or Windows-1252"
         yield Finding("GD310", path, message, "decode the source as UTF-8")
 
 
 def check_placeholders(text: str, path: str, row: Mapping[str, Any]) -> Iterator[Finding]:
-    """Findings about template placeholders in a prompt: those with a usual name, or that of a text field of the row."""
-    matches = chain(_placeholders_in_braces(text), _PERCENT.finditer(text), _ANGLES.finditer(text))
-    for match in matches:
-        name = match[1]
-        own = isinstance(row.get(name), str) and name not in _METADATA
-        if (name.lower() in _NAMES or own) and not (match[0][0] == "<" and f"</{name}" in text):
-            message = f"the placeholder {match[0]} was not filled"
-            hint = f"fill it from the field `{name}`" if own else "fill it, or escape it if it is part of the task"
-            yield Finding("GD311", path, message, hint)
+    """The finding about a template placeholder in a prompt: one with a usual name, or that of a text field of the row."""
+    for match in _placeholders_in_braces(text):
+        if match[1] is None:
+            if _CODE.search(text):
+                continue
+            yield _unfilled(match, path, "")
             return
+        *owners, name = re.findall(r"\w+", match[1])
+        own = isinstance(row.get(name), str) and name not in _NOT_OWN
+        if (_is_strong(name) or own or (not owners and name.lower() in _NAMES and not _CODE.search(text))) and not _is_code(
+            text, match
+        ):
+            yield _unfilled(match, path, name if own else "")
+            return
+    for match in _PERCENT.finditer(text):
+        name = match[1]
+        own = isinstance(row.get(name), str) and name not in _NOT_OWN
+        if _is_strong(name) or own:
+            yield _unfilled(match, path, name if own else "")
+            return
+    for match in _DOLLAR.finditer(text):
+        if not _CODE.search(text):
+            yield _unfilled(match, path, "")
+            return
+    for match in _ANGLES.finditer(text):
+        before = text[match.start() - 1 : match.start()]
+        if f"</{match[1]}" not in text and " tag" not in text and not before.isalnum() and before != "`":
+            yield _unfilled(match, path, "")
+            return
+
+
+def _unfilled(match: re.Match[str], path: str, own: str) -> Finding:
+    # A closing brace more than the expression takes belongs to the placeholder.
+    text = match.string[match.start() : match.end() + match[0].startswith("{{")]
+    hint = f"fill it from the field `{own}`" if own else "fill it, or escape it if it is part of the task"
+    return Finding("GD311", path, f"the placeholder {text} was not filled", hint)
+
+
+def _is_strong(name: str) -> bool:
+    return not _WORDS.isdisjoint(re.sub("([a-z])([A-Z])", r"\1_\2", name).lower().split("_")) or name.lower() == "user_input"
+
+
+def _is_code(text: str, match: re.Match[str]) -> bool:
+    """Whether braces are those of a formatted string in a program, or the argument of a LaTeX command."""
+    start, end = match.span()
+    line = text[text.rfind("\n", 0, start) + 1 : start]
+    stop = text.find("\n", end)
+    rest = text[end : len(text) if stop < 0 else stop]
+    return bool(_IN_CODE.search(line) or ".format(" in rest or _LATEX.search(line[-30:]))
 
 
 def _placeholders_in_braces(text: str) -> Iterator[re.Match[str]]:
@@ -84,14 +167,6 @@ def _placeholders_in_braces(text: str) -> Iterator[re.Match[str]]:
         start = match.start()
         if not start or text[start - 1] not in _NO_PLACEHOLDER_AFTER:
             yield match
-
-
-def _is_mojibake(text: str) -> bool:
-    """Whether the expression matches; it is only asked if one of the letters that it begins with is there."""
-    for lead in "\u00c3\u00c2\u00e2\u00f0\u00ef":
-        if lead in text:
-            return _MOJIBAKE.search(text) is not None
-    return False
 
 
 def _around(text: str, position: int) -> str:
