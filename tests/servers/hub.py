@@ -838,6 +838,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 _REPO = r"/api/datasets/([^/]+/[^/]+)"
+_REV = r"(refs/pr/\d+|[^/]+)"
+"""A revision, which some clients quote and others do not."""
 ROUTES: list[tuple[tuple[str, ...], str, Callable[..., None]]] = [
     (("GET",), "/api/whoami-v2", _Handler.whoami),
     (("POST",), "/api/repos/create", _Handler.create_repo),
@@ -847,21 +849,21 @@ ROUTES: list[tuple[tuple[str, ...], str, Callable[..., None]]] = [
     (("GET", "POST"), r"/api/collections/([^/]+)/([^/]+)/(items)", _Handler.collection),
     (("GET",), _REPO, _Handler.repo_info),
     (("GET",), _REPO + r"/revision/(.+)", _Handler.repo_info),
-    (("GET",), _REPO + r"/tree/([^/]+)", _Handler.tree),
-    (("GET",), _REPO + r"/tree/([^/]+)/(.*)", _Handler.tree),
-    (("POST",), _REPO + r"/paths-info/([^/]+)", _Handler.paths_info),
+    (("GET",), _REPO + r"/tree/" + _REV, _Handler.tree),
+    (("GET",), _REPO + r"/tree/" + _REV + r"/(.*)", _Handler.tree),
+    (("POST",), _REPO + r"/paths-info/" + _REV, _Handler.paths_info),
     (("GET",), _REPO + r"/refs", _Handler.refs),
-    (("GET",), _REPO + r"/commits/([^/]+)", _Handler.commits),
+    (("GET",), _REPO + r"/commits/" + _REV, _Handler.commits),
     (("POST",), _REPO + r"/branch/(.+)", _Handler.branch),
-    (("POST",), _REPO + r"/preupload/([^/]+)", _Handler.preupload),
-    (("POST",), _REPO + r"/commit/([^/]+)", _Handler.commit),
+    (("POST",), _REPO + r"/preupload/" + _REV, _Handler.preupload),
+    (("POST",), _REPO + r"/commit/" + _REV, _Handler.commit),
     (("GET", "POST"), _REPO + r"/discussions", _Handler.discussions),
     (("GET",), _REPO + r"/discussions/(\d+)", _Handler.discussion),
     (("POST",), _REPO + r"/discussions/(\d+)/(merge|status|comment)", _Handler.discussion),
     (("POST",), r"/datasets/([^/]+/[^/]+)\.git/info/lfs/objects/batch", _Handler.lfs_batch),
     (("PUT",), r"/lfs/([^/]+/[^/]+)/([0-9a-f]{64})", _Handler.lfs_put),
     (("POST",), r"/lfs/([^/]+/[^/]+)/([0-9a-f]{64})/verify", _Handler.lfs_verify),
-    (("GET", "HEAD"), r"/datasets/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", _Handler.resolve),
+    (("GET", "HEAD"), r"/datasets/([^/]+/[^/]+)/resolve/" + _REV + r"/(.+)", _Handler.resolve),
     (("GET", "HEAD"), r"/cdn/([0-9a-f]{64})", _Handler.from_cdn),
 ]
 
