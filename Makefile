@@ -1,0 +1,58 @@
+# The front door: `make help`. Needs Python 3.11 or newer, make and git; everything else goes to .venv.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+UV ?= uv
+BIN := .venv/bin
+READY := .venv/.ready
+MAKEFLAGS += --no-print-directory
+
+.DEFAULT_GOAL := help
+.PHONY: help prepare test check format schemas lock bench clean
+
+help: ## this list
+	@echo "make prepare ENV=math   then   make test"
+	@echo
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  \1|\2/' | awk -F'|' '{printf "%-12s%s\n", $$1, $$2}'
+
+# The stamp is made last: an environment whose making was interrupted has none, and is made anew.
+$(READY): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; say where it is: make PYTHON=/path/to/python3" >&2; exit 2; }
+	@echo "setting up .venv ($$($(PYTHON) --version)), once"
+	@rm -rf .venv
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "$(PYTHON) cannot make virtual environments; on Debian: apt install python3-venv" >&2; exit 2; }
+	@$(BIN)/pip install --quiet --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+prepare: $(READY) ## validated, measured, collated splits of an environment: make prepare ENV=math [ARGS="--download"]
+	@test -n "$(ENV)" || { echo "which environment? make prepare ENV=NAME, with one of:" >&2; $(BIN)/gymdata envs list >&2; exit 2; }
+	@$(BIN)/gymdata prepare $(ENV) $(ARGS)
+
+test: $(READY) ## the tests: make test [ARGS="-k stamp"]
+	$(BIN)/pytest -q -m "not slow" $(ARGS)
+
+check: $(READY) ## lint, format, types, schemas, directions of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+	$(BIN)/python -m gymdata.schemas --check
+	$(BIN)/lint-imports --no-cache --no-logo
+
+format: $(READY) ## put the code in order
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+schemas: $(READY) ## write schemas/ anew from the code
+	$(BIN)/python -m gymdata.schemas --write
+
+lock: ## requirements.lock from pyproject.toml (needs uv): make lock [ARGS=--upgrade]
+	@command -v $(UV) >/dev/null || { echo "uv is needed: pip install uv, or make lock UV=/path/to/uv" >&2; exit 2; }
+	$(UV) pip compile pyproject.toml --extra hub --group dev --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements.lock $(ARGS)
+
+bench: $(READY) ## speed and memory beside NeMo Gym 0.7.0 (needs Python 3.13, or GYMDATA_GYM_PYTHON): make bench [ARGS="--megabytes 20"]
+	$(BIN)/python benchmarks/prepare.py $(ARGS)
+
+clean: ## remove what make made: environments and caches
+	rm -rf .venv .venv-gym .pytest_cache .ruff_cache .hypothesis dist
+	find gymdata tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""What a row is: its lines, its definition, its facts and columns."""

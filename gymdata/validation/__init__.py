@@ -1,0 +1,1 @@
+"""What is wrong with rows: findings, the rules that make them, reports and repairs."""

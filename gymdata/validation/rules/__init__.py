@@ -1,0 +1,1 @@
+"""The rules, each a pure function of a row, a line or the columns of all rows."""
