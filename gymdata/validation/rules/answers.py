@@ -7,38 +7,45 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gymdata.validation.findings import Finding
+from gymdata.validation.rules.schema_words import json_path
 
 _FIELDS = ("expected_answer", "answer")
-_CUES = ("nswer", "\\boxed{", "####", "olution")
+
+_CUES = ("nswer", "NSWER", "boxed{", "####", "olution", "orrect", "Ans")
 _AFTER_CUE = re.compile(
-    r"(?:nswer|olution)(?:\s+(?:to this|here))?(?:\s+is|\s*[:=])(?:\s|[*$`\"'(]|\\boxed\{)*|\\boxed\{\s*\$?|####\s*",
+    r"(?i:nswer|olution)(?i:\s+(?:to|for)\s+th(?:is|e)(?:\s+(?:question|problem|task))?|\s+here)?"
+    r"(?i:\s+(?:is|should\s+be|will\s+be|was|equals)\b:?|\s*[:=]|>)|orrect\s+(?:option|choice|letter|result|value)(?:\s+is\b|:)"
+    r"|Ans(?:\.:?|:)|boxed\{|####"
+)
+_DECORATION = re.compile(r"(?:\s|[*$`\"'(\[]|\\boxed\{|\\[(\[]|(?:[Oo]ption|[Cc]hoice)\b)*")
+_AFTER_ANSWER = re.compile(r"(?:[\s;!?)\]}$*`\"'<\\]|[.,:](?!\d)|\Z)(?!(?<=,)\s*\S{1,2}\b|(?<=\s)or\s)")
+_NO_STATEMENT = re.compile(
+    r"(?:\b(?:if|whether|when|unless|until|suppose|assume|e\.g\.,?|example:?|such as|like|format:?|form|write|say|as|with)|\bis)"
+    r"\s*[\"'`(*]*(?:(?:the|your|a|an|final|correct|that)\s+)*\\?\w?\Z",
     re.IGNORECASE,
 )
-_AFTER_ANSWER = re.compile(r"[\s.,;:!?)\]}$*`\"']|\Z")
-
-
-_SHOWING = ("example", "e.g.", "format", "should be", "such as", "for instance", "of the form")
-_REACH = 80
-"""Characters before a cue in which one of these words says that it only shows how to answer."""
+"""What makes of "the answer is no" a condition, a question or a format."""
 
 
 def is_plain_answer(row: Mapping[str, Any]) -> bool:
     """True only if no rule of this module can fire on a row."""
-    if "options" in row:
-        return next(_check_options(row), None) is None and not _may_leak(row)
-    return not _may_leak(row)
+    if "options" in row and next(_check_options(row), None):
+        return False
+    for name in _FIELDS:
+        if name in row and _is_empty(row[name]):
+            return False
+    answer = _answer(row)
+    return not answer or not any([_leaks(answer, text) for _, text in _user_texts(row)])
 
 
 def check_answers(row: Mapping[str, Any]) -> Iterator[Finding]:
     """Findings about `expected_answer` or `answer`, and about the options of a multiple choice question."""
     for name in _FIELDS:
-        if name in row:
-            value = row[name]
-            if value is None or value == [] or value == {} or (isinstance(value, str) and not value.strip()):
-                what = "null" if value is None else "empty"
-                yield Finding(
-                    "GD401", f"$.{name}", f"`{name}` is {what}: no response can be right", "write the answer, or remove the row"
-                )
+        if name in row and _is_empty(row[name]):
+            what = "null" if row[name] is None else "empty"
+            yield Finding(
+                "GD401", f"$.{name}", f"`{name}` is {what}: no response can be right", "write the answer, or remove the row"
+            )
     yield from _check_options(row)
     answer = _answer(row)
     if answer:
@@ -49,20 +56,8 @@ def check_answers(row: Mapping[str, Any]) -> Iterator[Finding]:
                 return
 
 
-def _may_leak(row: Mapping[str, Any]) -> bool:
-    for name in _FIELDS:
-        if name in row and not row[name] and not isinstance(row[name], int | float):
-            return True
-    answer = _answer(row)
-    if answer is None:
-        return False
-    if not answer.strip():
-        return True
-    params = row.get("responses_create_params")
-    prompt = params.get("input") if isinstance(params, dict) else None
-    if type(prompt) is list and len(prompt) == 1 and type(prompt[0].get("content")) is str:
-        return prompt[0].get("role") == "user" and _leaks(answer, prompt[0]["content"])
-    return any(_leaks(answer, text) for _, text in _user_texts(row))
+def _is_empty(value: Any) -> bool:
+    return value is None or value == [] or value == {} or (isinstance(value, str) and not value.strip())
 
 
 def _answer(row: Mapping[str, Any]) -> str | None:
@@ -73,26 +68,38 @@ def _answer(row: Mapping[str, Any]) -> str | None:
 
 
 def _leaks(answer: str, text: str) -> bool:
-    """Whether a text says that the answer is `answer`, other than by showing how to answer."""
+    """Whether a text says that the answer is `answer`, other than as one of several examples."""
     if answer not in text:
         return False
-    given: list[int] = []
-    others = 0
     for cue in _CUES:
         position = text.find(cue)
         while position >= 0:
-            if match := _AFTER_CUE.match(text, position):
-                end = match.end() + len(answer)
-                if not (text.startswith(answer, match.end()) and _AFTER_ANSWER.match(text, end)):
-                    others += text[match.end() : match.end() + 1] not in ("", "}")
-                elif not any(word in text[max(0, position - _REACH) : position].lower() for word in _SHOWING):
-                    given.append(end)
+            if (match := _AFTER_CUE.match(text, position)) and _states(answer, text, match):
+                return True
             position = text.find(cue, position + 1)
-    # Where other answers are given as well, these are worked examples; the row's own would stand at the end.
-    return bool(given) and (not others or len(text.rstrip(_CLOSING)) <= max(given))
+    return False
 
 
-_CLOSING = " \n\t.$}*)`\"'"
+def _states(answer: str, text: str, cue: re.Match[str]) -> bool:
+    value = _value(text, cue)
+    if not text.startswith(answer, value) or not _AFTER_ANSWER.match(text, value + len(answer)):
+        return False
+    if _NO_STATEMENT.search(text, max(0, cue.start() - 40), cue.start()):
+        return False
+    # The same cue before other values: solved examples, or a list of what an answer may look like.
+    position = text.find(cue[0])
+    while position >= 0:
+        other = _value(text, _AFTER_CUE.match(text, position) or cue)
+        if text[other : other + 1].isalnum() and not text.startswith(answer, other):
+            return False
+        position = text.find(cue[0], position + 1)
+    return True
+
+
+def _value(text: str, cue: re.Match[str]) -> int:
+    """Where what follows a cue begins, quotes and LaTeX around it left out."""
+    match = _DECORATION.match(text, cue.end())
+    return match.end() if match else cue.end()
 
 
 def _user_texts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -115,34 +122,46 @@ def _user_texts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _check_options(row: Mapping[str, Any]) -> Iterator[Finding]:
-    """Options are a list of {letter: text}, an object of them, or a list of texts, lettered in order."""
-    options = row.get("options")
-    choices: list[tuple[str, Any, str]] = []
-    if isinstance(options, list) and options:
-        for index, option in enumerate(options):
-            if isinstance(option, dict) and len(option) == 1:
-                choices += [(letter, text, f"$.options[{index}]") for letter, text in option.items()]
-            elif isinstance(option, str):
-                choices.append((chr(ord("A") + index) if index < 26 else "", option, f"$.options[{index}]"))
-            else:
-                return
-    elif isinstance(options, dict):
-        choices = [(letter, text, f"$.options.{letter}") for letter, text in options.items()]
+    choices = list(_choices(row.get("options")))
     if not choices:
         return
-    seen: dict[str, str] = {}
+    texts: dict[str, tuple[str, str]] = {}
+    letters: dict[str, str] = {}
     for letter, text, path in choices:
+        if letter in letters:
+            yield Finding("GD404", path, f"two options are called {letter!r}", "give each option a letter of its own")
+        letters.setdefault(letter, path)
         if isinstance(text, str) and text.strip():
-            first = seen.setdefault(text.strip(), letter)
-            if first != letter:
-                yield Finding(
-                    "GD404", path, f"the options {first} and {letter} are the same: {text[:40]!r}", "make the options different"
-                )
+            first, place = texts.setdefault(text.strip(), (letter, path))
+            if place != path and first != letter:
+                message = f"the options {first} and {letter} are the same: {text[:40]!r}"
+                yield Finding("GD404", path, message, "make the options different")
     answer = row.get("expected_answer")
     if not isinstance(answer, str) or not answer.strip():
         return
-    letters = [letter for letter, _, _ in choices]
-    if answer.strip() not in letters and answer.strip().upper() not in letters and answer.strip() not in seen:
-        if len(answer.strip()) <= 2 or isinstance(options[0] if isinstance(options, list) else "", dict):
-            message = f"the expected answer {answer[:40]!r} is none of the options {', '.join(letters)}"
-            yield Finding("GD403", "$.expected_answer", message, "write the letter of the right option")
+    if not {answer.strip(), answer.strip().upper(), answer.strip().strip("().")} & (letters.keys() | texts.keys()):
+        message = f"the expected answer {answer[:40]!r} is none of the options {', '.join(letters)}"
+        yield Finding("GD403", "$.expected_answer", message, "write the letter of the right option")
+
+
+def _choices(options: Any) -> Iterator[tuple[str, Any, str]]:
+    """Letter, text and path of the options: a list of {letter: text}, of {label, text} or of texts, or an object of texts.
+
+    Nothing for options of any other form.
+    """
+    if isinstance(options, dict):
+        if all(isinstance(text, str) for text in options.values()):
+            yield from ((letter, text, json_path(["options", letter])) for letter, text in options.items())
+        return
+    if not isinstance(options, list) or not all(isinstance(option, dict | str) for option in options):
+        return
+    for index, option in enumerate(options):
+        path = f"$.options[{index}]"
+        if isinstance(option, str):
+            yield chr(ord("A") + index) if index < 26 else str(index), option, path
+        elif len(option) == 1:
+            yield from ((letter, text, path) for letter, text in option.items())
+        elif label := next((key for key in ("label", "letter", "key", "id") if isinstance(option.get(key), str)), ""):
+            yield option[label], next((option[key] for key in ("text", "content", "value") if key in option), None), path
+        else:
+            yield from ((letter, text, f"{path}{json_path([letter])[1:]}") for letter, text in option.items())
