@@ -164,7 +164,7 @@ def _prepare_input(args: argparse.Namespace, environment: Environment, folder: P
     instances = tuple(replace(one, datasets=(entry,) if one.name == like.instance else ()) for one in environment.instances)
     directory = folder / environment.name
     mode = "example_validation" if split == "example" else "train_preparation"
-    prepare([replace(environment, instances=instances, builtin=False)], directory, Options(mode=mode, encoding=None))
+    prepare([replace(environment, instances=instances, builtin=False)], directory, Options(mode=mode))
     return directory
 
 

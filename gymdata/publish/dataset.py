@@ -81,7 +81,10 @@ def load_dataset(directory: Path, environment: Environment, splits: tuple[str, .
         directory,
         environment,
         manifest,
-        tuple(Split(name, directory / f"{name}.jsonl", rows[name] or 0, _metrics(directory, name)) for name in wanted),
+        tuple(
+            Split(name, directory / f"{name}.jsonl", rows[name] or 0, read_metrics(directory / f"{name}_metrics.json"))
+            for name in wanted
+        ),
         tuple(sorted(set(declared))),
     )
 
@@ -144,10 +147,11 @@ def _verifier_fields(split: Split, environment: Environment) -> Iterator[Objecti
         yield Objection(split.path.name, Finding("GD705", f"$.{name}", f"{count:,} rows lack {name!r}", hint, first))
 
 
-def _metrics(directory: Path, split: str) -> dict[str, Any]:
-    path = directory / f"{split}_metrics.json"
-    if not path.is_file():
+def read_metrics(path: Path) -> dict[str, Any]:
+    """NeMo Gym's statistics in a `_metrics.json` without its header; {} if there is no such file, or it is not one."""
+    try:
+        document = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
         return {}
-    document = json.loads(path.read_bytes())
     header = {"name", "type", "jsonl_fpath", "num_repeats", "source", "gitlab_identifier", "huggingface_identifier", "license"}
-    return {name: value for name, value in document.items() if name not in header}
+    return {name: value for name, value in document.items() if name not in header} if isinstance(document, dict) else {}

@@ -15,7 +15,7 @@ from gymdata.environments import licenses
 from gymdata.errors import DataError, UsageError
 from gymdata.manifest import sha256
 from gymdata.publish.card import Facts, SplitFacts, own_block, render
-from gymdata.publish.dataset import Dataset
+from gymdata.publish.dataset import Dataset, read_metrics
 from gymdata.publish.diff import Diff, compare
 from gymdata.publish.parquet import Kind, columns, shards, write_parquet
 from gymdata.sources.data_files import joint_digest, matching, read_card, split_patterns
@@ -131,6 +131,8 @@ def _plan(dataset: Dataset, target: Target, api: HfApi, folder: Path, signed_in:
         files |= tables
         jsonl = f"{name}.jsonl" if name in local or name in has_jsonl else ""
         metrics = next((split.metrics for split in dataset.splits if split.name == name), {})
+        if repository and name in others and f"{name}_metrics.json" in held:
+            metrics = read_metrics(repository.download(f"{name}_metrics.json"))
         splits.append(SplitFacts(name, rows, jsonl, tuple(tables), joint_digest(map(sha256, tables.values())), metrics))
     files |= {f"{name}.jsonl": path for name, path in local.items()}
     files |= {path.name: path for path in dataset.sidecars}

@@ -102,6 +102,7 @@ def test_an_open_pull_request_can_be_added_to(hub: Hub, prepare: Prepare) -> Non
     commit = hub.repos[REPO].at("refs/pr/1")
     assert commit is not None and {"train.jsonl", "validation.jsonl"} <= set(commit.tree)
     card = hub.read(REPO, "README.md", "refs/pr/1").decode()
+    assert "### train" in card and "### validation" in card, "statistics of both"
     assert "data/train-*-of-*.parquet" in card and "data/validation-*-of-*.parquet" in card
 
 
