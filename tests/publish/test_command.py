@@ -14,6 +14,7 @@ import pytest
 from gymdata.publish.dataset import Dataset
 from tests.publish.conftest import row
 from tests.servers.fixtures import OTHER, OWNER
+from tests.servers.gitlab import GitLab
 from tests.servers.hub import Hub
 
 REPO = "acme/Nemotron-RL-math-sums"
@@ -91,3 +92,24 @@ def test_a_token_appears_nowhere(hub: Hub, prepare: Prepare, tmp_path: Path, how
         assert OWNER not in run.stdout + run.stderr
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and OWNER.encode() in path.read_bytes()]
     assert all(OWNER not in request.line for request in hub.requests)
+
+
+def test_a_dataset_moves_from_gitlab_and_is_deleted_only_once_the_hub_has_it(hub: Hub, tmp_path: Path, monkeypatch) -> None:
+    token = "glpat-canary7QpCanary7QpCan"
+    gitlab = GitLab(token)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", gitlab.uri)
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", token)
+    (tmp_path / "train.jsonl").write_bytes(row("a") + b"\n" + row("b", "0.6") + b"\n")
+    version = ("--name", "Sums", "--version", "0.1.0")
+    runs = [gymdata("registry", "upload", *version, "--input", tmp_path / "train.jsonl", cwd=tmp_path)]
+    move = ("registry", "migrate", *version, "--artifact", "train.jsonl", "math", "--repo-id", REPO, "--delete")
+    runs.append(gymdata(*move, "--create-pr", "--confirm", "Sums", cwd=tmp_path))
+    assert runs[-1].returncode == 2 and "can still be closed" in runs[-1].stderr
+    runs.append(gymdata(*move, "--confirm", "sums", cwd=tmp_path))
+    assert runs[-1].returncode == 2 and "not confirmed" in runs[-1].stderr
+    assert list(gitlab.models) == ["Sums"]
+    runs.append(gymdata(*move, "--confirm", "Sums", cwd=tmp_path))
+    assert runs[-1].returncode == 0, runs[-1].stderr
+    assert gitlab.models == {} and b'"a"' in hub.read(REPO, "train.jsonl")
+    assert not any(token in run.stdout + run.stderr for run in runs)
+    gitlab.close()
