@@ -11,14 +11,16 @@ from gymdata.validation.rules.schema_words import json_path
 
 _FIELDS = ("expected_answer", "answer")
 
-_CUES = ("nswer", "NSWER", "boxed{", "####", "olution", "orrect", "Ans")
+_CUES = ("nswer", "NSWER", "boxed{", "####", "olution", "orrect", "Ans", "ans =", "答案")
 _AFTER_CUE = re.compile(
-    r"(?i:nswer|olution)(?i:\s+(?:to|for)\s+th(?:is|e)(?:\s+(?:question|problem|task))?|\s+here)?"
+    r"(?i:nswer|olution)(?i:\s+(?:to|for)\s+th(?:is|e)(?:\s+(?:question|problem|task))?|\s+here|\s*\([^()\n]{0,40}\))?"
     r"(?i:\s+(?:is|should\s+be|will\s+be|was|equals)\b:?|\s*[:=]|>)|orrect\s+(?:option|choice|letter|result|value)(?:\s+is\b|:)"
-    r"|Ans(?:\.:?|:)|boxed\{|####"
+    r"|Ans(?:\.:?|:)|ans =|答案(?:是|为)?[:：]?|boxed\{|####"
 )
 _DECORATION = re.compile(r"(?:\s|[*$`\"'(\[]|\\boxed\{|\\[(\[]|(?:[Oo]ption|[Cc]hoice)\b)*")
-_AFTER_ANSWER = re.compile(r"(?:[\s;!?)\]}$*`\"'<\\]|[.,:](?!\d)|\Z)(?!(?<=,)\s*\S{1,2}\b|(?<=\s)or\s)")
+_AFTER_ANSWER = re.compile(r"(?:[\s;!?)\]}$*`\"'<\\。，]|[.,:](?!\d)|\Z)(?!(?<=,)\s*\S{1,2}\b|(?<=\s)or\s)")
+_OPTION = re.compile(r"[\"'`]?\s*(?:[:.)\]][ \t]*\S|,|/|\||or\b)")
+"""What follows a letter that is one of several to choose from."""
 _NO_STATEMENT = re.compile(
     r"(?:\b(?:if|whether|when|unless|until|suppose|assume|e\.g\.,?|example:?|such as|like|format:?|form|write|say|as|with)|\bis)"
     r"\s*[\"'`(*]*(?:(?:the|your|a|an|final|correct|that)\s+)*\\?\w?\Z",
@@ -35,7 +37,7 @@ def is_plain_answer(row: Mapping[str, Any]) -> bool:
         if name in row and _is_empty(row[name]):
             return False
     answer = _answer(row)
-    return not answer or not any([_leaks(answer, text) for _, text in _user_texts(row)])
+    return not answer or not any(_leaks(answer, text) for _, text in _user_texts(row))
 
 
 def check_answers(row: Mapping[str, Any]) -> Iterator[Finding]:
@@ -84,13 +86,15 @@ def _states(answer: str, text: str, cue: re.Match[str]) -> bool:
     value = _value(text, cue)
     if not text.startswith(answer, value) or not _AFTER_ANSWER.match(text, value + len(answer)):
         return False
+    if len(answer) == 1 and answer.isalpha() and _OPTION.match(text, value + 1):
+        return False
     if _NO_STATEMENT.search(text, max(0, cue.start() - 40), cue.start()):
         return False
-    # The same cue before other values: solved examples, or a list of what an answer may look like.
+    # The same cue before other values, or before none at the end: solved examples, or a list of what an answer may look like.
     position = text.find(cue[0])
     while position >= 0:
         other = _value(text, _AFTER_CUE.match(text, position) or cue)
-        if text[other : other + 1].isalnum() and not text.startswith(answer, other):
+        if (other == len(text) or text[other].isalnum()) and not text.startswith(answer, other):
             return False
         position = text.find(cue[0], position + 1)
     return True
@@ -139,7 +143,14 @@ def _check_options(row: Mapping[str, Any]) -> Iterator[Finding]:
     answer = row.get("expected_answer")
     if not isinstance(answer, str) or not answer.strip():
         return
-    if not {answer.strip(), answer.strip().upper(), answer.strip().strip("().")} & (letters.keys() | texts.keys()):
+    known = {letter.upper() for letter in letters}
+    named = re.findall(r"\w+", answer.upper())
+    # Several letters may be right ("A, C", "AC"), and options without letters may be counted from 0.
+    right = named and (known.issuperset(named) or (len(named) == 1 and known.issuperset(named[0])))
+    counted = (
+        answer.strip().isdigit() and isinstance(row["options"], list) and all(isinstance(text, str) for text in row["options"])
+    )
+    if not right and answer.strip() not in texts and not (counted and int(answer) <= len(choices)):
         message = f"the expected answer {answer[:40]!r} is none of the options {', '.join(letters)}"
         yield Finding("GD403", "$.expected_answer", message, "write the letter of the right option")
 
