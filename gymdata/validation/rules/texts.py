@@ -8,9 +8,10 @@ from typing import Any
 
 from gymdata.validation.findings import Finding
 
-# What became of \b, \f, \v and \a where backslashes were not doubled, and of \t, \n and \r in front of the rest of a LaTeX command.
+# What became of \b, \f, \v and \a where backslashes were not doubled, and of \t, \n and \r before the rest of a LaTeX command.
 _LOST = {
-    "\t": r"\t(?:(?:imes|heta|riangle|frac|anh)\b|ext(?:bf|it|rm|sf|tt)?\{|frac\{|ilde[ {\\]|au *[=^_)}\\+]|an *[\^({\\]|o +(?:\\|-?\d))",
+    "\t": r"\t(?:(?:imes|heta|riangle|frac|anh)\b|ext(?:bf|it|rm|sf|tt)?\{|frac\{|ilde[ {\\]"
+    r"|au *[=^_)}\\+]|an *[\^({\\]|o +(?:\\|-?\d))",
     "\r": r"\r(?:(?:ight|ho|angle|ightarrow|floor|ceil)\b|m\{)",
     "\n": r"\n(?:(?:abla|otin|onumber|ewline|ewcommand)\b|eq +(?:-?\d|\\|[a-zA-Z]\b))",
     **{control: f"{control}[A-Za-z]" for control in "\x07\x08\x0b\x0c"},
@@ -40,17 +41,18 @@ def _mojibake(before: str, after: str) -> re.Pattern[str]:
 
 _MOJIBAKE = _mojibake("(?<=[a-z])", "(?=[a-z])")
 _MAYBE_MOJIBAKE = _mojibake("", "")
-"""The same for a text of which only the characters beyond ASCII are left."""
-_ASCII = bytes(range(128))
+"""The same for a text of which only the runs of characters beyond ASCII are left."""
+_ASCII_AS_SPACE = b" " * 128 + bytes(range(128, 256))
 
 # Each begins with a literal, which lets the search skip what holds none.
 _BRACES = re.compile(
-    r"\{\{?\s*([A-Za-z_][\w.\[\]'\"]{1,60})(?:![rsa])?\s*\}|\{%-?\s?(?:for|if|set|include|endfor|endif)\b[^{}\n]{0,80}%\}"
+    r"\{\{?\s*([A-Za-z_][\w.\[\]'\"]{1,60})(?:![rsa])?\s*\}"
+    r"|\{%-?\s?(?:for|if|set|include|endfor|endif)\b[^{}\n]{0,80}%\}"
 )
 _PERCENT = re.compile(r"%\(([A-Za-z_]\w{1,40})\)s")
 _STRONG = "question|problem|prompt|query|instructions?|passage"
 """Words that only a prompt template would put in braces."""
-_ANGLES = re.compile(rf"<\|?\s?((?:[a-z]+_)?(?:{_STRONG})(?:_[a-z]+)?)\s?\|?>", re.IGNORECASE)
+_ANGLES = re.compile(rf"<\|?\s?((?i:(?:[a-z]+_)?(?:{_STRONG})(?:_[a-z]+)?))\s?\|?>")
 _DOLLAR = re.compile(r"\$((?i:question|problem|prompt|instruction)s?)(?![\w$=\[;-]|\s?=)")
 
 _NO_PLACEHOLDER_AFTER = frozenset("\\^_})]") | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
@@ -75,7 +77,8 @@ def is_plain_text(text: str) -> bool:
         if control in text and expression.search(text):
             return False
     if not text.isascii():
-        beyond = text.encode(errors="surrogatepass").translate(None, _ASCII).decode(errors="surrogatepass")
+        runs = text.encode(errors="surrogatepass").translate(_ASCII_AS_SPACE).split()
+        beyond = b" ".join(runs).decode(errors="surrogatepass")
         if "\ufffd" in beyond or (_MAYBE_MOJIBAKE.search(beyond) and _MOJIBAKE.search(text)):
             return False
     if "{" in text and next(_placeholders_in_braces(text), None):
@@ -103,8 +106,9 @@ def check_damage(text: str, path: str) -> Iterator[Finding]:
         yield Finding("GD310", path, message, "decode the source with its real encoding")
     elif match := _MOJIBAKE.search(text):
         if match[0] <= "\u009f":
-            message = f"the control character U+{ord(match[0]):04X} at {_around(text, match.start())}: Windows-1252 that was read as Latin-1"
-            yield Finding("GD310", path, message, "decode the source as Windows-1252")
+            where = f"U+{ord(match[0]):04X} at {_around(text, match.start())}"
+            message = f"the control character {where}: perhaps a quote or a dash, before the text was decoded wrongly"
+            yield Finding("GD310", path, message, "decode the source with its real encoding")
             return
         message = f"{match[0]!r} at {_around(text, match.start())}: UTF-8 that was read as Latin-1 or Windows-1252"
         yield Finding("GD310", path, message, "decode the source as UTF-8")
@@ -137,7 +141,7 @@ def check_placeholders(text: str, path: str, row: Mapping[str, Any]) -> Iterator
             return
     for match in _ANGLES.finditer(text):
         before = text[match.start() - 1 : match.start()]
-        if f"</{match[1]}" not in text and " tag" not in text and not before.isalnum() and before != "`":
+        if f"</{match[1]}" not in text and " tag" not in text and not before.isalnum() and before not in ("<", "`"):
             yield _unfilled(match, path, "")
             return
 
