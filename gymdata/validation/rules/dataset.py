@@ -50,8 +50,9 @@ def check_columns(columns: Columns) -> list[Finding]:
                 Finding("GD501", "$", message, "remove one of them; to weigh rows, use num_repeats", columns.lines[index])
             )
     answers = columns.answer_keys
-    for index, first in _repeats(columns.prompt_keys):
-        if index not in duplicates and answers[index] and answers[first] and answers[index] != answers[first]:
+    answered = array("Q", [key if answer else 0 for key, answer in zip(columns.prompt_keys, answers, strict=True)])
+    for index, first in _repeats(answered):
+        if index not in duplicates and answers[index] != answers[first]:
             message = f"the same prompt as line {columns.lines[first]}, with another answer"
             hint = "find out which answer is right; a policy cannot satisfy both"
             findings.append(Finding("GD502", "$.expected_answer", message, hint, columns.lines[index]))
@@ -112,7 +113,7 @@ def suspicious_fields(columns: Columns, needed: Collection[str], required: Colle
         if strings and numbers:
             kind = "number" if numbers > strings else "string"
             found.append(Expectation(name, kind, f"{max(strings, numbers):,} of {strings + numbers:,} places"))
-        if name in required and field.present < rows or name in needed and rows / 2 < field.present < rows:
+        if (name in required and field.present < rows) or (name in needed and rows / 2 < field.present < rows):
             found.append(Expectation(name, "", f"{field.present:,} of {rows:,}", name in required))
     return found
 
@@ -162,10 +163,9 @@ def _check_field(row: Mapping[str, Any], expectation: Expectation) -> Finding | 
         kind = "string" if isinstance(element, str) else "number"
         if kind != expectation.kind:
             where = " in a list" if isinstance(value, list) else ""
-            message = f"`{name}` holds {_article(KINDS[type(element)])}{where} here, {_article(expectation.kind)} in {expectation.share}"
-            return Finding(
-                "GD503", path, f"{message}; NeMo Gym dies on such a column", f"write {_article(expectation.kind)} in every row"
-            )
+            usual = _article(expectation.kind)
+            message = f"`{name}` holds {_article(KINDS[type(element)])}{where} here, {usual} in {expectation.share}"
+            return Finding("GD503", path, f"{message}; NeMo Gym dies on such a column", f"write {usual} in every row")
     return None
 
 
@@ -180,7 +180,8 @@ _THIRD = '{"responses_create_params": {"input": "What is 5+4?"}, "expected_answe
 DATASET_RULES = [
     Rule(
         "GD501", "duplicate-row", "warning", "The same row stands in the file more than once.",
-        "Duplicates weigh a task more than the others without anyone having decided so; whole datasets have been shipped a hundredfold.",
+        "Duplicates weigh a task more than the others without anyone having decided so;"
+        " whole datasets have been shipped a hundredfold.",
         "Remove them; to weigh rows, use num_repeats. Stamps (agent_ref, task_source) do not make rows different.",
         f"{_ROW}\n{_ROW}", f"{_ROW}\n{_OTHER}",
     ),
