@@ -20,7 +20,7 @@ _LOST_BACKSLASH = [(control, re.compile(expression)) for control, expression in 
 _COMMANDS = {"\x07": "\\a", "\x08": "\\b", "\x0b": "\\v", "\x0c": "\\f", "\t": "\\t", "\r": "\\r", "\n": "\\n"}
 
 # UTF-8 read as Latin-1 or Windows-1252: a lead byte seen as a letter, then continuation bytes seen as signs. Signs that close
-# a word in good text (quotes, dashes) count only where a lower-case letter follows.
+# a word in good text (quotes, dashes) count only where a lower-case letter follows. The quotes and bullets of Mac Roman, too.
 _SPECIALS = "\u0152\u0153\u0160\u0161\u017d\u017e\u0178\u0192\u02c6\u02dc\u201a\u201e\u2020-\u2022\u2030\u2039\u20ac\u2122"
 _SIGNS = "\u0080-\u00bf" + _SPECIALS
 _CLOSING = "\u2013\u2014\u2018\u2019\u201c\u201d\u2026\u203a"
@@ -35,6 +35,7 @@ def _mojibake(before: str, after: str) -> re.Pattern[str]:
         f"|[\u00c4\u00c5][{_SIGNS}]{after}|{before}[\u00c4\u00c5][{_SIGNS}]"
         f"|(?:[\u00c4-\u00d6\u00d8-\u00df][{_ANY}]){{2}}|(?:[\u00e0-\u00ef][{_ANY}]{{2}}){{2}}"
         f"|\u00e2(?:\u20ac|[\u0080-\u009f{_SPECIALS}{_CLOSING}][{_ANY}])"
+        "|\u201a\u00c4[\u00a2\u00b6\u00ec\u00ee\u00f2\u00f4\u00f9\u00fa]"
         "|\u00f0\u0178|\u00f0\u009f|\u00ef\u00bf\u00bd|\u00ef\u00bb\u00bf|[\u0080-\u0084\u0086-\u009f]"
     )
 
@@ -83,7 +84,7 @@ def is_plain_text(text: str) -> bool:
             return False
     if "{" in text and next(_placeholders_in_braces(text), None):
         return False
-    if "%(" in text and _PERCENT.search(text):
+    if "%" in text and _PERCENT.search(text):
         return False
     if "$" in text and _DOLLAR.search(text):
         return False
