@@ -6,7 +6,7 @@ from gymdata.validation.findings import Rule
 
 
 def _row(params: str, rest: str = "") -> str:
-    return '{"responses_create_params": {%s}%s}' % (params, rest)
+    return f'{{"responses_create_params": {{{params}}}{rest}}}'
 
 
 _ASK = '"input": "What is 2+2?"'
@@ -19,7 +19,8 @@ _PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGD4DwABBA
 
 
 def _image(url: str) -> str:
-    return _row('"input": [{"role": "user", "content": [{"type": "input_image", "detail": "auto", "image_url": "%s"}]}]' % url)
+    part = f'{{"type": "input_image", "detail": "auto", "image_url": "{url}"}}'
+    return _row(f'"input": [{{"role": "user", "content": [{part}]}}]')
 
 
 CONTENT_RULES = [
@@ -29,7 +30,7 @@ CONTENT_RULES = [
     ),
     Rule(
         "GD302", "call-ids", "warning", "Calls and their outputs do not pair up.",
-        "Chat templates and servers pair them by `call_id`; an orphan or a repeated id is refused, or shown to the model wrongly.",
+        "Chat templates and servers pair them by `call_id`; an orphan or a repeated id is refused, or shown wrongly.",
         "Give each call an id of its own and each output the id of a call before it.",
         _row(f'"input": [{_OUTPUT}], "tools": [{_TOOL}]'), _CALLED,
     ),
@@ -44,7 +45,8 @@ CONTENT_RULES = [
         _CALLED.replace('"call_id": "1", "name": "add"', '"call_id": "1", "name": "sum"'), _CALLED,
     ),
     Rule(
-        "GD305", "repeated-tool", "warning", "Two tools with one name.", "A call cannot say which it means.", "Rename or remove one.",
+        "GD305", "repeated-tool", "warning", "Two tools with one name.",
+        "A call cannot say which it means.", "Rename or remove one.",
         _row(f'{_ASK}, "tools": [{_TOOL}, {_TOOL}]'), _row(f'{_ASK}, "tools": [{_TOOL}]'),
     ),
     Rule(

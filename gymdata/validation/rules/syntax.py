@@ -102,21 +102,17 @@ def _undecodable(line: bytes, error: UnicodeDecodeError) -> list[Finding]:
 
 
 def _too_deep(text: str) -> Finding | None:
-    depth = deepest = 0
-    path = "$"
+    depth = 0
     for token in _BRACKETS.finditer(text):
         first = token[0][0]
         if first in "[{":
             depth += 1
-            if depth > MAX_DEPTH and deepest <= MAX_DEPTH:
-                path = _top_member(text, token.start())
-            deepest = max(deepest, depth)
+            if depth > MAX_DEPTH:
+                message = f"values are nested deeper than {MAX_DEPTH}, the limit"
+                return Finding("GD108", _top_member(text, token.start()), message, "flatten the value, or store it as a string")
         elif first in "]}":
             depth -= 1
-    if deepest <= MAX_DEPTH:
-        return None
-    message = f"values are nested {deepest:,} deep; the limit is {MAX_DEPTH}"
-    return Finding("GD108", path, message, "flatten the value, or store it as a string")
+    return None
 
 
 # Possessive, and ended by the end of the text too, so that no text makes it look twice at a character.

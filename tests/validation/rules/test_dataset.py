@@ -58,7 +58,7 @@ def test_duplicates_and_conflicts_are_those_of_a_comparison_of_all_pairs(content
     findings = dataset.check_columns(columns(*rows))
     repeated = {index for index, value in enumerate(content) if value in content[:index]}
     assert {finding.line - 1 for finding in findings if finding.code == "GD501"} == repeated
-    answered = [(index, *value) for index, value in enumerate(content) if value[1] is not None]
+    answered = [(index, question, answer) for index, (question, answer) in enumerate(content) if answer is not None]
     firsts: dict[str, str] = {}
     for _, question, answer in answered:
         firsts.setdefault(question, answer)
