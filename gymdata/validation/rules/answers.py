@@ -31,13 +31,22 @@ _NO_STATEMENT = re.compile(
 
 def is_plain_answer(row: Mapping[str, Any]) -> bool:
     """True only if no rule of this module can fire on a row."""
-    if "options" in row and next(_check_options(row), None):
+    if "options" in row and not _are_usual(row["options"], row.get("expected_answer")) and next(_check_options(row), None):
         return False
     for name in _FIELDS:
         if name in row and _is_empty(row[name]):
             return False
     answer = _answer(row)
     return not answer or not any(_leaks(answer, text) for _, text in _user_texts(row))
+
+
+def _are_usual(options: Any, answer: Any) -> bool:
+    """A quick yes to options of the usual form: a list of {letter: text}, all different, the answer among the letters."""
+    try:
+        texts = {letter: text.strip() for option in options for letter, text in option.items()}
+    except (AttributeError, TypeError):
+        return False
+    return len(texts) == len(options) == len(set(texts.values())) and type(answer) is str and answer in texts
 
 
 def check_answers(row: Mapping[str, Any]) -> Iterator[Finding]:
