@@ -1,7 +1,7 @@
 """Measures `gymdata prepare` beside NeMo Gym's `ng_prepare_data`: the same rows, the same configuration, in one run.
 
-Every run is a process of its own on a warm page cache, its outputs removed before; variants take turns, and the medians are printed
-as a markdown table. Start-up is what a file of 5 rows takes.
+Every run is a process of its own on a warm page cache, its outputs removed before; variants take turns, and the medians are
+printed as a markdown table. Start-up is what a file of 5 rows takes.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _median(runs: list[Run]) -> Run:
 def _table(corpora: dict[str, Path], medians: dict[tuple[str, str], Run], rounds: int) -> str:
     gym = "NeMo Gym 0.7.0"
     lines = [
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; medians of {rounds}; peak: highest of {rounds}",
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; {rounds} rounds: median, top peak",
         "",
         "| rows | size | variant | wall | less start-up | times NeMo Gym | processor time | peak memory |",
         "|---|--:|---|--:|--:|--:|--:|--:|",
