@@ -6,12 +6,13 @@ import contextlib
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gymdata import __version__
 from gymdata.atomic import staged
@@ -23,7 +24,7 @@ from gymdata.rows.columns import Columns
 from gymdata.rows.lines import COMPRESSED_SUFFIXES, offset_of_line
 from gymdata.rows.stamp import StampKind, stamps
 from gymdata.scan import REJECTED, Collation, check_file, scan_file
-from gymdata.statistics.facts import facts_frame, write_facts
+from gymdata.statistics.facts import facts_frames, write_facts
 from gymdata.statistics.metrics import gym_metrics, to_json
 from gymdata.statistics.sidecar import SidecarCheck, check_sidecar, sidecar_path, update_sidecar
 from gymdata.statistics.statistics import summarise
@@ -32,6 +33,9 @@ from gymdata.validation.findings import Finding
 from gymdata.validation.judge import Kind
 from gymdata.validation.report import FileReport, Report
 from gymdata.validation.rules.dataset import check_splits
+
+if TYPE_CHECKING:
+    from polars import DataFrame
 
 Mode = Literal["train_preparation", "example_validation"]
 SPLITS: dict[str, tuple[str, ...]] = {
@@ -113,7 +117,8 @@ def prepare(
     directory: Path,
     options: Options = Options(),  # noqa: B008 (frozen)
     *,
-    real: bool = False,
+    download: bool = False,
+    data_source: Literal["huggingface", "gitlab"] | None = None,
     overwrite_metrics: bool = False,
     jobs: int = 1,
     on_progress: Callable[[str, int, int], None] = lambda name, done, total: None,
@@ -121,13 +126,16 @@ def prepare(
 ) -> Prepared:
     """Validate, measure and collate the datasets of `environments` into `directory`, which changes in one step or not at all.
 
-    `real` takes the public data of built-in environments instead of their bundled rows; `on_progress(file, bytes, of bytes)`
-    and `on_wait` (another run holds the directory) tell how it goes. Raises InvalidRows, SidecarConflict, ConfigError,
+    `download` fetches missing files from their sources (`data_source` decides where a dataset names two) and takes, for built-in
+    environments, the public data instead of the bundled rows. `on_progress(file, bytes, of bytes)` and `on_wait` (another run
+    holds the directory) tell how it goes. Raises InvalidRows, SidecarConflict, ConfigError,
     UsageError and ExternalError.
     """
     started = time.monotonic()
     with ThreadPoolExecutor(1) as digests:
-        sources = _sources(environments, directory, options, real, digests)
+        if download:
+            _fetch_missing(environments, options, data_source)
+        sources = _sources(environments, directory, options, download, digests)
         before = read_manifest(directory)
         made_from = None
         if before is not None:
@@ -159,6 +167,15 @@ def prepare(
             (stage / MANIFEST).write_bytes(manifest.to_json())
             sidecars = tuple([update_sidecar(path, document, overwrite_metrics) for path, document in documents])
     return Prepared(directory, manifest, report, sidecars=sidecars)
+
+
+def _fetch_missing(environments: Sequence[Environment], options: Options, data_source: str | None) -> None:
+    from gymdata.sources.remote import fetch_dataset
+
+    for environment in environments:
+        for dataset in environment.datasets(SPLITS[options.mode], real=True):
+            if not dataset.path.is_file():
+                fetch_dataset(dataset, environment, data_source)
 
 
 def _sources(
@@ -344,12 +361,11 @@ def _write_statistics(sources: Sequence[_Source], stage: Path, options: Options)
         members = [source for source in sources if split in source.columns]
         header = next(source.dataset for source in (*members, *sources) if split in (source.dataset.type, *source.columns))
         metrics = gym_metrics([(source.columns[split], source.dataset.num_repeats) for source in members])
-        frames = []
+        if members:
+            write_facts(stage / f"{split}_facts.parquet", chain.from_iterable(_facts(source, split) for source in members))
         merged = Columns()
         for source in members:
-            warned = {finding.line for finding in source.findings}
             columns = source.columns.pop(split)
-            frames.append(facts_frame(columns, source.dataset.jsonl_fpath, warned))
             if len(merged):
                 merged.merge(columns)
             else:
@@ -360,14 +376,19 @@ def _write_statistics(sources: Sequence[_Source], stage: Path, options: Options)
         }
         for name, data in documents.items():
             (stage / name).write_bytes(data)
-        if frames:
-            write_facts(stage / f"{split}_facts.parquet", frames)
-            documents[f"{split}_facts.parquet"] = b""
-        outputs += [OutputFile(path=name, sha256=sha256(stage / name), bytes=(stage / name).stat().st_size) for name in documents]
+        written = [*documents, *([f"{split}_facts.parquet"] if members else [])]
+        outputs += [OutputFile(path=name, sha256=sha256(stage / name), bytes=(stage / name).stat().st_size) for name in written]
     return outputs
 
 
+def _facts(source: _Source, split: str) -> Iterator[DataFrame]:
+    warned = {finding.line for finding in source.findings}
+    return facts_frames(source.columns[split], source.dataset.jsonl_fpath, warned)
+
+
 def _input(source: _Source) -> InputFile:
+    from gymdata.sources.remote import revision_of
+
     return InputFile(
         path=source.dataset.jsonl_fpath,
         sha256=source.digest.result(),
@@ -377,6 +398,7 @@ def _input(source: _Source) -> InputFile:
         instance=source.dataset.instance,
         rows=source.rows,
         valid=source.valid,
+        revision=revision_of(source.dataset.path, source.digest.result()),
     )
 
 

@@ -72,7 +72,6 @@ def add_environment_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-source",
         choices=["huggingface", "gitlab"],
-        default="huggingface",
         help="where to fetch from, if a dataset names both",
     )
     parser.add_argument("--limit", type=int, metavar="N", help="read only the first N rows of each dataset")
@@ -110,7 +109,8 @@ def run_prepare(args: argparse.Namespace, environments: list[Environment], measu
             environments,
             directory,
             options,
-            real=args.download,
+            download=args.download,
+            data_source=args.data_source,
             overwrite_metrics=args.overwrite_metrics,
             jobs=_positive(args.jobs, "--jobs") or 1,
             on_progress=progress,
@@ -137,8 +137,6 @@ def load_environments(args: argparse.Namespace) -> list[Environment]:
 
     names = [word for word in args.environments if "=" not in word]
     overrides = [word for word in args.environments if "=" in word]
-    if args.data_source != "huggingface":
-        overrides.append(f"+data_source={args.data_source}")
     if not names:
         if not args.config:
             raise UsageError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import os
+import tempfile
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,37 +23,66 @@ def facts_frame(columns: Columns, file: str, warnings: Collection[int] = (), err
     """
     import polars as pl
 
+    return pl.concat(list(facts_frames(columns, file, warnings, errors)), how="diagonal")
+
+
+def facts_frames(
+    columns: Columns, file: str, warnings: Collection[int] = (), errors: Collection[int] = ()
+) -> Iterator[polars.DataFrame]:
+    """The same in pieces of at most SLICE rows: made all at once, the keys of a million rows take half a gigabyte."""
+    import polars as pl
+
     columns.flush()
-    keys = bytes(columns.keys)
     warned = set(warnings)
-    accepted = pl.DataFrame(
+    for start in range(0, len(columns), SLICE) or [0]:
+        yield _piece(columns, file, warned, start)
+    if errors:
+        yield pl.DataFrame({"file": file, "line": sorted(set(errors)), "verdict": "error"}, schema_overrides={"line": pl.UInt32})
+
+
+SLICE = 100_000
+
+
+def _piece(columns: Columns, file: str, warned: Collection[int], start: int) -> polars.DataFrame:
+    import polars as pl
+
+    stop = min(start + SLICE, len(columns))
+    part = slice(start, stop)
+    lines = columns.lines[part]
+    keys = bytes(columns.keys[16 * start : 16 * stop])
+    return pl.DataFrame(
         {
-            "file": pl.Series([file], dtype=pl.String).new_from_index(0, len(columns)),
-            "line": pl.Series(columns.lines, dtype=pl.UInt32),
-            "verdict": ["warning" if line in warned else "valid" for line in columns.lines],
-            "key": [keys[start : start + 16].hex() for start in range(0, len(keys), 16)],
-            "prompt_key": [f"{key:016x}" for key in columns.prompt_keys],
-            "params_key": [f"{key:016x}" for key in columns.params_keys],
-            "answer_key": [f"{key:016x}" if key else None for key in columns.answer_keys],
-            "tokens": pl.Series(columns.tokens, dtype=pl.Int32),
-            "words": pl.Series(columns.words, dtype=pl.UInt32),
-            "characters": pl.Series(columns.characters, dtype=pl.UInt32),
-            "turns": pl.Series(columns.turns, dtype=pl.UInt32),
-            "tools": pl.Series(columns.tools, dtype=pl.Int32),
-            "temperature": pl.Series(columns.temperatures, dtype=pl.Float64),
+            "file": pl.Series([file], dtype=pl.String).new_from_index(0, len(lines)),
+            "line": pl.Series(lines, dtype=pl.UInt32),
+            "verdict": ["warning" if line in warned else "valid" for line in lines],
+            "key": [keys[at : at + 16].hex() for at in range(0, len(keys), 16)],
+            "prompt_key": [f"{key:016x}" for key in columns.prompt_keys[part]],
+            "params_key": [f"{key:016x}" for key in columns.params_keys[part]],
+            "answer_key": [f"{key:016x}" if key else None for key in columns.answer_keys[part]],
+            "tokens": pl.Series(columns.tokens[part], dtype=pl.Int32),
+            "words": pl.Series(columns.words[part], dtype=pl.UInt32),
+            "characters": pl.Series(columns.characters[part], dtype=pl.UInt32),
+            "turns": pl.Series(columns.turns[part], dtype=pl.UInt32),
+            "tools": pl.Series(columns.tools[part], dtype=pl.Int32),
+            "temperature": pl.Series(columns.temperatures[part], dtype=pl.Float64),
         },
         schema_overrides=dict.fromkeys(("verdict", "key", "prompt_key", "params_key", "answer_key"), pl.String),
     ).with_columns(
         pl.col("temperature").fill_nan(None),
         *(pl.when(pl.col(name) >= least).then(pl.col(name)) for name, least in (("tokens", 0), ("words", 1), ("tools", 0))),
     )
-    rejected = pl.DataFrame({"file": file, "line": sorted(set(errors)), "verdict": "error"}, schema_overrides={"line": pl.UInt32})
-    return pl.concat([accepted, rejected], how="diagonal") if errors else accepted
 
 
 def write_facts(path: Path, frames: Iterable[polars.DataFrame]) -> None:
-    """Write the facts of some files as Parquet. Raises ExternalError if the disk refuses."""
+    """Write the facts of some files as Parquet, a piece at a time. Raises ExternalError if the disk refuses."""
     import polars as pl
 
-    with writing(path) as temporary:
-        pl.concat(list(frames)).write_parquet(temporary, compression="zstd")
+    with writing(path) as temporary, tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        pieces = []
+        for frame in frames:
+            pieces.append(Path(folder, f"{len(pieces):06}.parquet"))
+            frame.write_parquet(pieces[-1], compression="zstd")
+        if len(pieces) == 1:
+            os.replace(pieces[0], temporary)
+        else:
+            pl.concat([pl.scan_parquet(piece) for piece in pieces], how="diagonal").sink_parquet(temporary, compression="zstd")
