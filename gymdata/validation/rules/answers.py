@@ -46,7 +46,8 @@ def _are_usual(options: Any, answer: Any) -> bool:
         texts = {letter: text.strip() for option in options for letter, text in option.items()}
     except (AttributeError, TypeError):
         return False
-    return len(texts) == len(options) == len(set(texts.values())) and type(answer) is str and answer in texts
+    distinct = len(texts) == len(options) == len(set(texts.values()))
+    return distinct and set(map(len, options)) == {1} and type(answer) is str and answer in texts
 
 
 def check_answers(row: Mapping[str, Any]) -> Iterator[Finding]:
