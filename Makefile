@@ -7,7 +7,7 @@ READY := .venv/.ready
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare test check format schemas lock bench clean
+.PHONY: help prepare test check format schemas lock bench faults fuzz clean
 
 help: ## this list
 	@echo "make prepare ENV=math   then   make test"
@@ -52,6 +52,12 @@ lock: ## requirements.lock from pyproject.toml (needs uv): make lock [ARGS=--upg
 
 bench: $(READY) ## speed and memory beside NeMo Gym 0.7.0 (needs Python 3.13, or GYMDATA_GYM_PYTHON): make bench [ARGS="--megabytes 20"]
 	$(BIN)/python benchmarks/prepare.py $(ARGS)
+
+faults: $(READY) ## 200 runs killed at random moments, full disks
+	GYMDATA_KILLS=200 $(BIN)/pytest -q tests/faults/test_interrupted.py $(ARGS)
+
+fuzz: $(READY) ## ten minutes of mutated files, then the fast path against the exact one
+	GYMDATA_FUZZ_SECONDS=600 $(BIN)/pytest -q tests/faults/test_bad_input.py tests/properties $(ARGS)
 
 clean: ## remove what make made: environments and caches
 	rm -rf .venv .venv-gym .pytest_cache .ruff_cache .hypothesis dist

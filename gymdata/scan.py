@@ -135,14 +135,20 @@ def _sniff(path: Path) -> Finding | None:
     with open(path, "rb") as stream:
         finding = files.sniff(stream.read(files.HEAD_BYTES), path.name)
     if finding is None and path.suffix in COMPRESSED_SUFFIXES:
-        head = next(chunks(ByteRange(path, 0, 2**63), files.HEAD_BYTES), b"")
+        try:
+            head = next(chunks(ByteRange(path, 0, 2**63), files.HEAD_BYTES), b"")
+        except DamagedFile:
+            return None  # the scan says so, after the lines that can be read
         finding = files.sniff_text(head) if isinstance(head, bytes) else None
     return finding
 
 
 def _first_rows(path: Path) -> list[Any]:
     """The first lines of a file that decode, at most five."""
-    first = next(chunks(ranges(path)[0]), b"") if path.stat().st_size else b""
+    try:
+        first = next(chunks(ranges(path)[0]), b"") if path.stat().st_size else b""
+    except DamagedFile:
+        return []
     values = [_decoded_line(line) for line in first.split(b"\n")[:5]] if isinstance(first, bytes) else []
     return [value for value in values if value is not None]
 

@@ -104,13 +104,23 @@ def describe(row: Mapping[str, Any], tool_texts: tuple[bytes, ...] | None = None
         _h64(request),
         _h64(repr(conversation).encode()),
         tuple([key for role, key in conversation if role == "user"]),
-        None if answer is None or answer == "" else _h64(encode(answer)),
+        None if answer is None or answer == "" else _h64(_comparable(answer)),
         texts,
         tool_texts or (),
         tuple(layout),
         sampling,
         size,
     )
+
+
+def _comparable(answer: Any) -> bytes:
+    """An expected answer such that 45, "45" and "45.0" are the same."""
+    if type(answer) is str and answer[:1] in "-.0123456789":
+        try:
+            return encode(float(answer))
+        except ValueError:
+            pass
+    return encode(float(answer)) if type(answer) is int and abs(answer) < 2**53 else encode(answer)
 
 
 _FRAME = b'{"responses_create_params":{"input":}}'

@@ -17,7 +17,7 @@ _AFTER_CUE = re.compile(
     r"(?i:\s+(?:is|should\s+be|will\s+be|was|equals)\b:?|\s*[:=]|>)|orrect\s+(?:option|choice|letter|result|value)(?:\s+is\b|:)"
     r"|Ans(?:\.:?|:)|ans =|答案(?:是|为)?[:：]?|boxed\{|####"
 )
-_DECORATION = re.compile(r"(?:\s|[*$`\"'(\[]|\\boxed\{|\\[(\[]|(?:[Oo]ption|[Cc]hoice)\b)*")
+_DECORATION = re.compile(r"(?:\s|[*$`\"'(\[]|\\boxed\{|\\[(\[]|(?:[Oo]ption|[Cc]hoice)\b){0,8}")
 _AFTER_ANSWER = re.compile(r"(?:[\s;!?)\]}$*`\"'<\\。，]|[.,:](?!\d)|\Z)(?!(?<=,)\s*\S{1,2}\b|(?<=\s)or\s)")
 _OPTION = re.compile(r"[\"'`]?\s*(?:[:.)\]][ \t]*\S|,|/|\||or\b)")
 """What follows a letter that is one of several to choose from."""
