@@ -121,15 +121,16 @@ def prepare(
     data_source: Literal["huggingface", "gitlab"] | None = None,
     overwrite_metrics: bool = False,
     jobs: int = 1,
+    accept: Callable[[Report], None] = lambda report: None,
     on_progress: Callable[[str, int, int], None] = lambda name, done, total: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> Prepared:
     """Validate, measure and collate the datasets of `environments` into `directory`, which changes in one step or not at all.
 
     `download` fetches missing files from their sources (`data_source` decides where a dataset names two) and takes, for built-in
-    environments, the public data instead of the bundled rows. `on_progress(file, bytes, of bytes)` and `on_wait` (another run
-    holds the directory) tell how it goes. Raises InvalidRows, SidecarConflict, ConfigError,
-    UsageError and ExternalError.
+    environments, the public data instead of the bundled rows. `accept(report)` may raise before anything is written.
+    `on_progress(file, bytes, of bytes)` and `on_wait` (another run holds the directory) tell how it goes. Raises InvalidRows,
+    SidecarConflict, ConfigError, UsageError and ExternalError.
     """
     started = time.monotonic()
     with ThreadPoolExecutor(1) as digests:
@@ -147,6 +148,7 @@ def prepare(
             for source in sources:
                 _scan(source, stage, writer, options, jobs, on_progress)
             report = _check(sources, options)
+            accept(report)
             documents = _sidecars(sources, options) if options.measure else []
             conflicts = [check for path, document in documents if (check := check_sidecar(path, document)).status == "conflict"]
             if conflicts and not overwrite_metrics:
