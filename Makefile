@@ -17,11 +17,11 @@ help: ## this list
 # The stamp is made last: an environment whose making was interrupted has none, and is made anew.
 $(READY): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; say where it is: make PYTHON=/path/to/python3" >&2; exit 2; }
-	@echo "setting up .venv ($$($(PYTHON) --version)), once"
+	@echo "setting up .venv ($$($(PYTHON) --version)), once; this takes a minute"
 	@rm -rf .venv
 	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "$(PYTHON) cannot make virtual environments; on Debian: apt install python3-venv" >&2; exit 2; }
-	@$(BIN)/pip install --quiet --require-hashes -r requirements.lock
-	@$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
+	@$(BIN)/pip install -qq --require-hashes -r requirements.lock
+	@$(BIN)/pip install -qq --no-deps --no-build-isolation -e .
 	@touch $@
 
 prepare: $(READY) ## validated, measured, collated splits of an environment: make prepare ENV=math [ARGS="--download"]
@@ -34,7 +34,7 @@ test: $(READY) ## the tests: make test [ARGS="-k stamp"]
 check: $(READY) ## lint, format, types, schemas, directions of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python -m gymdata.schemas --check
 	$(BIN)/lint-imports --no-cache --no-logo
 
