@@ -9,12 +9,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import glob
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gymdata.errors import ExternalError
@@ -66,13 +67,13 @@ def staged(
         directory.mkdir(parents=True, exist_ok=True)
         directory = directory.resolve()
         with _locked(directory, on_wait):
-            inside = os.path.ismount(directory) or os.stat(directory).st_dev != os.stat(directory.parent).st_dev
-            home = directory if inside else directory.parent
-            prefix = f".{directory.name}.staging-"
-            for leftover in home.glob(f"{prefix}*"):
-                shutil.rmtree(leftover, ignore_errors=True)
+            inside, home, prefix = _staging(directory)
+            _remove_stages(home, prefix)
             stage = Path(tempfile.mkdtemp(prefix=prefix, dir=home))
             stage.chmod(0o777 & ~_umask())
+            # Once the two have changed places the stage is the directory: its lock keeps others out until all is done.
+            lock = os.open(stage, os.O_RDONLY)
+            fcntl.flock(lock, fcntl.LOCK_EX)
             try:
                 yield stage
                 for path in stage.rglob("*"):
@@ -95,6 +96,18 @@ def staged(
                 raise
             finally:
                 shutil.rmtree(stage, ignore_errors=True)
+                os.close(lock)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove what killed runs left beside `directory`, unless another run is at work there."""
+
+    def give_up() -> None:
+        raise BlockingIOError
+
+    with suppress(OSError), _locked(directory.resolve(), give_up):
+        _, home, prefix = _staging(directory.resolve())
+        _remove_stages(home, prefix)
 
 
 @contextmanager
@@ -122,6 +135,17 @@ def fsync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _staging(directory: Path) -> tuple[bool, Path, str]:
+    """Whether stages stand inside `directory` (a mount point cannot change places), where they stand, how their names begin."""
+    inside = os.path.ismount(directory) or os.stat(directory).st_dev != os.stat(directory.parent).st_dev
+    return inside, directory if inside else directory.parent, f".{directory.name}.staging-"
+
+
+def _remove_stages(home: Path, prefix: str) -> None:
+    for leftover in home.glob(f"{glob.escape(prefix)}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 @contextmanager

@@ -1,10 +1,10 @@
 """The exceptions that gymdata raises on purpose; each class knows the exit code of the command.
 
-    GymdataError
-    ├── DataError          1  the data is at fault
-    ├── UsageError         2  the call is at fault
-    │   └── ConfigError    2  a configuration file is at fault (names file and line)
-    └── ExternalError      3  network, server or disk failed after its retries
+GymdataError
+├── DataError          1  the data is at fault
+├── UsageError         2  the call is at fault
+│   └── ConfigError    2  a configuration file is at fault (names file and line)
+└── ExternalError      3  network, server or disk failed after its retries
 """
 
 from __future__ import annotations

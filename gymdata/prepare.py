@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gymdata import __version__
-from gymdata.atomic import staged
+from gymdata.atomic import remove_leftovers, staged
 from gymdata.collate import SplitWriter, shuffle
 from gymdata.environments.model import DatasetConfig, Environment
 from gymdata.errors import ConfigError, DataError, UsageError
@@ -115,7 +115,7 @@ class _Source:
 def prepare(
     environments: Sequence[Environment],
     directory: Path,
-    options: Options = Options(),  # noqa: B008 (frozen)
+    options: Options = Options(),
     *,
     download: bool = False,
     data_source: Literal["huggingface", "gitlab"] | None = None,
@@ -142,6 +142,7 @@ def prepare(
         if before is not None:
             made_from = _fingerprint(sources, options)
             if before.fingerprint == made_from and is_intact(directory, before) and _sidecars_stand(sources, options):
+                remove_leftovers(directory)
                 return Prepared(directory, before, _report(sources), cached=True)
         with staged(directory, lambda: _outputs_of(directory), on_wait) as stage:
             writer = SplitWriter(stage)
@@ -406,8 +407,13 @@ def _input(source: _Source) -> InputFile:
 
 def _fingerprint(sources: Sequence[_Source], options: Options) -> str:
     entries = [
-        [source.environment.name, source.dataset.instance, source.dataset.model_dump(mode="json"), source.digest.result()]
-        + [source.dataset.prompt.model_dump(mode="json") if source.dataset.prompt else None]
+        [
+            source.environment.name,
+            source.dataset.instance,
+            source.dataset.model_dump(mode="json"),
+            source.digest.result(),
+            source.dataset.prompt.model_dump(mode="json") if source.dataset.prompt else None,
+        ]
         for source in sources
     ]
     return fingerprint(__version__, asdict(options), entries)

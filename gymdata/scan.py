@@ -184,7 +184,7 @@ class _Scanner:
         rows = _decoded(chunk, lines) if fast else [None] * len(lines)
         for line, row, accepted in zip(lines, rows, _fast_path().accept(rows), strict=True):
             self.result.lines += 1
-            if accepted is not None:
+            if row is not None and accepted is not None:
                 facts = describe(row, accepted.tool_texts)
                 if not has_repeated_key(line.rstrip(), facts.size, accepted.separators):
                     self._keep(line, row, row["responses_create_params"], facts, accepted.words, accepted.turns)

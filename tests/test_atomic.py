@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gymdata.atomic import staged, write_bytes
+from gymdata.atomic import remove_leftovers, staged, write_bytes
 from gymdata.errors import ExternalError
 
 
@@ -78,6 +78,23 @@ def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path):
         (stage / "train.jsonl").write_text("whole")
     assert names(tmp_path) == {"out"}
     assert (out / "train.jsonl").read_text() == "whole"
+
+
+def test_leftovers_go_without_a_new_stage(tmp_path):
+    directory = tmp_path / "out"
+    directory.mkdir()
+    leftover = tmp_path / ".out.staging-killed"
+    leftover.mkdir()
+    remove_leftovers(directory)
+    assert list(tmp_path.iterdir()) == [directory]
+
+
+def test_the_stage_of_a_run_at_work_is_no_leftover(tmp_path):
+    directory = tmp_path / "out"
+    with staged(directory) as stage:
+        remove_leftovers(directory)
+        (stage / "file").write_text("whole")
+    assert (directory / "file").read_text() == "whole"
 
 
 def test_a_second_writer_waits_for_the_first(tmp_path):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gymdata.cli import prepare as command
+
+if TYPE_CHECKING:
+    from gymdata.environments.model import Environment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,12 +24,13 @@ def run(args: argparse.Namespace) -> int:
     return command.run_prepare(args, environments, measure=False)
 
 
-def files_of_agent(paths: list[str], agent: str):
+def files_of_agent(paths: list[str], agent: str) -> Environment:
     """An environment of one agent, whose train datasets are `paths`."""
     from gymdata.environments.model import DatasetConfig, Environment, ServerInstance
+    from gymdata.environments.yaml import Place
 
     datasets = tuple(
-        DatasetConfig(name=Path(path).stem, type="train", jsonl_fpath=path, license="TBD").bound(agent, ("", 0), Path(path))
+        DatasetConfig(name=Path(path).stem, type="train", jsonl_fpath=path, license="TBD").bound(agent, Place(""), Path(path))
         for path in paths
     )
     instance = ServerInstance(name=agent, server_type="responses_api_agents", implementation="files", datasets=datasets)

@@ -37,7 +37,7 @@ _IDENTIFIER_DOC = "Old spelling of `source`."
 
 def _not_boolean(value: Any) -> Any:
     if isinstance(value, bool):
-        raise ValueError(f"must be a whole number, not {str(value).lower()}")  # noqa: TRY004 (pydantic reports only ValueError)
+        raise ValueError(f"must be a whole number, not {str(value).lower()}")
     return value
 
 

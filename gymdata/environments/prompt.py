@@ -95,7 +95,7 @@ def _parsed(template: str) -> tuple[tuple[str, str | None, str, str], ...]:
             raise ValueError(f"the placeholder {{{name}}} names no field")
         if name is not None and any(character in name for character in ".[]"):
             raise ValueError(f"the placeholder {{{name}}} reaches into a field: only whole fields can be used")
-        if spec and ("{" in spec or re.search(r"\d{5}", spec)) or conversion not in (None, "r", "s", "a"):
+        if (spec and ("{" in spec or re.search(r"\d{5}", spec))) or conversion not in (None, "r", "s", "a"):
             raise ValueError(f"the format of the placeholder {{{name}}} is not supported")
         parts.append((literal, name, spec or "", conversion or ""))
     return tuple(parts)

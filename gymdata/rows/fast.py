@@ -205,7 +205,7 @@ def _accept_item(
     kind = item.get("type")
     separators = 2 * len(item) - 1
     if type(content) is list:
-        role = item["role"] if "role" in item else ""
+        role = item.get("role", "")
         if role == "assistant":
             if kind != "message" or not item.keys() <= _OUTPUT_MESSAGE or type(item.get("id")) is not str:
                 return None

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO, cast
 
 CHUNK_BYTES = 128 * 1024
 """Read size. Larger chunks fall out of the second-level cache and decode up to two times slower."""
@@ -59,10 +59,10 @@ def chunks(part: ByteRange, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[by
             yield from _split(_read_range(stream, part), max_line_bytes)
 
 
-def open_stream(path: Path) -> IO[bytes]:
+def open_stream(path: Path) -> BinaryIO:
     """Open a file for reading bytes, decompressed by its name."""
     if path.suffix == ".gz":
-        return gzip.open(path)
+        return cast(BinaryIO, gzip.open(path))
     if path.suffix == ".zst":
         import zstandard
 

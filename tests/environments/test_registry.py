@@ -37,7 +37,7 @@ def test_a_built_in_environment_is_complete(name):
     assert environment.description
     assert environment.prompt is not None
     assert [dataset.type for dataset in environment.datasets()] == ["train", "validation", "example"]
-    assert all(dataset.path.is_file() and dataset.license or dataset.type == "example" for dataset in environment.datasets())
+    assert all((dataset.path.is_file() and dataset.license) or dataset.type == "example" for dataset in environment.datasets())
     assert {environment.agent_of(dataset) for dataset in environment.datasets()} == {environment.instances[-1].name}
     assert not environment.warnings
 

@@ -163,7 +163,7 @@ def test_a_full_disk(project):
         write_rows(project / "train.jsonl", 500, "small")
         for out in (disk / "out", disk):
             prepare([environment], out, Options(encoding=None), overwrite_metrics=True)
-            before = {name: digest for name, digest in state(disk / "out").items()} if out != disk else None
+            before = state(disk / "out") if out != disk else None
             write_rows(project / "train.jsonl", 20_000, "large")
             with pytest.raises(ExternalError, match="No space left"):
                 prepare([environment], out, Options(encoding=None), overwrite_metrics=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymdata.rows.stamp import Stamper, stamps
+from gymdata.rows.stamp import Stamper, StampKind, stamps
 
 AGENT = {"type": "responses_api_agents", "name": "math_agent"}
 JSON = st.recursive(
@@ -19,7 +19,7 @@ JSON = st.recursive(
 ROWS = st.dictionaries(st.text() | st.sampled_from(["agent_ref", "task_source", "a"]), JSON, max_size=5)
 
 
-def stamp(line: str, kind="agent_ref") -> str:
+def stamp(line: str, kind: StampKind = "agent_ref") -> str:
     return Stamper(stamps(kind, "math_agent", "math_agent"))(line.encode(), json.loads(line)).decode()
 
 

@@ -42,7 +42,8 @@ def row() -> TypeAdapter[Any]:
     from gymdata.rows.schema.request import MaterializedTask, TaskRow
     from gymdata.rows.schema.variants import variant
 
-    return TypeAdapter(variant(TaskRow, "ignore") | MaterializedTask)
+    rows: Any = variant(TaskRow, "ignore") | MaterializedTask
+    return TypeAdapter(rows)
 
 
 @cache

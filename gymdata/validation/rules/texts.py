@@ -43,12 +43,16 @@ def _mojibake(before: str, after: str) -> re.Pattern[str]:
 _MOJIBAKE = _mojibake("(?<=[a-z])", "(?=[a-z])")
 _MAYBE_MOJIBAKE = _mojibake("", "")
 """The same for a text of which only the runs of characters beyond ASCII are left."""
+_DOUBTFUL = [re.compile(expression) for expression in (rb"\xc3[\x80-\xbf][\x80-\xff]", rb"\xc2[\x80-\x9f]", b"\xef\xbf\xbd")]
+"""Something of this kind is in the UTF-8 of every such text: a letter of Latin-1 before another character beyond ASCII, a C1
+control, or U+FFFD."""
 _ASCII_AS_SPACE = b" " * 128 + bytes(range(128, 256))
 
 # Each begins with a literal, which lets the search skip what holds none.
+# Braces behind letters, digits and these signs are LaTeX arguments, code or sets.
 _BRACES = re.compile(
-    r"\{\{?\s*([A-Za-z_][\w.\[\]'\"]{1,60})(?:![rsa])?\s*\}"
-    r"|\{%-?\s?(?:for|if|set|include|endfor|endif)\b[^{}\n]{0,80}%\}"
+    r"\{(?<![\\^_})\]A-Za-z0-9]\{)(?:\{?\s*([A-Za-z_][\w.\[\]'\"]{1,60})(?:![rsa])?\s*\}"
+    r"|%-?\s?(?:for|if|set|include|endfor|endif)\b[^{}\n]{0,80}%\})"
 )
 _PERCENT = re.compile(r"%\(([A-Za-z_]\w{1,40})\)s")
 _STRONG = "question|problem|prompt|query|instructions?|passage"
@@ -56,8 +60,6 @@ _STRONG = "question|problem|prompt|query|instructions?|passage"
 _ANGLES = re.compile(rf"<\|?\s?((?i:(?:[a-z]+_)?(?:{_STRONG})(?:_[a-z]+)?))\s?\|?>")
 _DOLLAR = re.compile(r"\$((?i:question|problem|prompt|instruction)s?)(?![\w$=\[;-]|\s?=)")
 
-_NO_PLACEHOLDER_AFTER = frozenset("\\^_})]") | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
-"""Braces behind these are LaTeX arguments, code or sets."""
 _WORDS = frozenset("question problem prompt query instruction instructions passage".split())
 _NAMES = frozenset(
     "input context document text options choices content statement task placeholder expected_answer user_input".split()
@@ -78,13 +80,14 @@ def is_plain_text(text: str) -> bool:
         if control in text and expression.search(text):
             return False
     if not text.isascii():
-        runs = text.encode(errors="surrogatepass").translate(_ASCII_AS_SPACE).split()
-        beyond = b" ".join(runs).decode(errors="surrogatepass")
-        if "\ufffd" in beyond or (_MAYBE_MOJIBAKE.search(beyond) and _MOJIBAKE.search(text)):
-            return False
-    if "{" in text and next(_placeholders_in_braces(text), None):
+        raw = text.encode(errors="surrogatepass")
+        if any(doubtful.search(raw) for doubtful in _DOUBTFUL):
+            beyond = b" ".join(raw.translate(_ASCII_AS_SPACE).split()).decode(errors="surrogatepass")
+            if "\ufffd" in beyond or (_MAYBE_MOJIBAKE.search(beyond) and _MOJIBAKE.search(text)):
+                return False
+    if "{" in text and _BRACES.search(text):
         return False
-    if "%" in text and _PERCENT.search(text):
+    if "%(" in text and _PERCENT.search(text):
         return False
     if "$" in text and _DOLLAR.search(text):
         return False
@@ -117,7 +120,7 @@ def check_damage(text: str, path: str) -> Iterator[Finding]:
 
 def check_placeholders(text: str, path: str, row: Mapping[str, Any]) -> Iterator[Finding]:
     """The finding about a template placeholder in a prompt: one with a usual name, or that of a text field of the row."""
-    for match in _placeholders_in_braces(text):
+    for match in _BRACES.finditer(text):
         if match[1] is None:
             if _CODE.search(text):
                 continue
@@ -165,13 +168,6 @@ def _is_code(text: str, match: re.Match[str]) -> bool:
     stop = text.find("\n", end)
     rest = text[end : len(text) if stop < 0 else stop]
     return bool(_IN_CODE.search(line) or ".format(" in rest or _LATEX.search(line[-30:]))
-
-
-def _placeholders_in_braces(text: str) -> Iterator[re.Match[str]]:
-    for match in _BRACES.finditer(text):
-        start = match.start()
-        if not start or text[start - 1] not in _NO_PLACEHOLDER_AFTER:
-            yield match
 
 
 def _around(text: str, position: int) -> str:
