@@ -37,6 +37,8 @@ from gymdata.validation.rules.dataset import check_splits
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from gymdata.sources.huggingface import Fetched
+
 Mode = Literal["train_preparation", "example_validation"]
 SPLITS: dict[str, tuple[str, ...]] = {
     "train_preparation": ("train", "validation", "benchmark"),
@@ -124,18 +126,19 @@ def prepare(
     accept: Callable[[Report], None] = lambda report: None,
     on_progress: Callable[[str, int, int], None] = lambda name, done, total: None,
     on_wait: Callable[[], None] = lambda: None,
+    on_fetched: Callable[[Fetched], None] = lambda fetched: None,
 ) -> Prepared:
     """Validate, measure and collate the datasets of `environments` into `directory`, which changes in one step or not at all.
 
     `download` fetches missing files from their sources (`data_source` decides where a dataset names two) and takes, for built-in
     environments, the public data instead of the bundled rows. `accept(report)` may raise before anything is written.
-    `on_progress(file, bytes, of bytes)` and `on_wait` (another run holds the directory) tell how it goes. Raises InvalidRows,
+    `on_progress(file, bytes, of bytes)`, `on_wait` (another run holds the directory) and `on_fetched` tell how it goes. Raises InvalidRows,
     SidecarConflict, ConfigError, UsageError and ExternalError.
     """
     started = time.monotonic()
     with ThreadPoolExecutor(1) as digests:
         if download:
-            _fetch_missing(environments, options, data_source)
+            _fetch_missing(environments, options, data_source, on_fetched)
         sources = _sources(environments, directory, options, download, digests)
         before = read_manifest(directory)
         made_from = None
@@ -172,13 +175,15 @@ def prepare(
     return Prepared(directory, manifest, report, sidecars=sidecars)
 
 
-def _fetch_missing(environments: Sequence[Environment], options: Options, data_source: str | None) -> None:
+def _fetch_missing(
+    environments: Sequence[Environment], options: Options, data_source: str | None, on_fetched: Callable[[Fetched], None]
+) -> None:
     from gymdata.sources.remote import fetch_dataset
 
     for environment in environments:
         for dataset in environment.datasets(SPLITS[options.mode], real=True):
             if not dataset.path.is_file():
-                fetch_dataset(dataset, environment, data_source)
+                on_fetched(fetch_dataset(dataset, environment, data_source))
 
 
 def _sources(

@@ -48,10 +48,10 @@ def _side(name: str, folder: Path) -> dict[str, Path]:
     match = re.fullmatch(r"([\w.-]+/[\w.-]+)(?:@(.+))?", name.removeprefix("hf://datasets/"))
     if not match:
         raise UsageError(f"{name}: no such directory or file, and no OWNER/NAME[@REVISION] of the Hub")
-    from gymdata.sources.hub import find_credentials
+    from gymdata.cli.download import credentials
     from gymdata.sources.huggingface import fetch, fetch_statistics
 
-    credentials = find_credentials()
-    fetched = fetch(match[1], folder, revision=match[2], credentials=credentials)
-    fetch_statistics(match[1], fetched[0].commit, folder, credentials)
+    who = credentials()
+    fetched = fetch(match[1], folder, revision=match[2], credentials=who)
+    fetch_statistics(match[1], fetched[0].commit, folder, who)
     return {str(one.split): one.path for one in fetched}

@@ -13,6 +13,7 @@ from gymdata.errors import UsageError
 
 if TYPE_CHECKING:
     from gymdata.environments.model import Environment
+    from gymdata.sources.hub import Credentials
     from gymdata.sources.huggingface import Fetched
 
 
@@ -41,7 +42,6 @@ def run(args: argparse.Namespace) -> int:
     if bool(args.repo_id) == bool(args.environment or args.config):
         raise UsageError("what is to be fetched?", "give an environment (or --config), or --repo-id")
     if args.repo_id:
-        from gymdata.sources.hub import find_credentials
         from gymdata.sources.huggingface import fetch
 
         folder = args.output_dir or Path("data", args.repo_id.split("/")[-1])
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
             config=args.subset,
             revision=args.revision,
             output=args.output,
-            credentials=find_credentials(),
+            credentials=credentials(),
         )
     elif own:
         raise UsageError(f"--{own[0].replace('_', '-')} goes with --repo-id", "an environment's datasets name these themselves")
@@ -72,16 +72,37 @@ def load(args: argparse.Namespace) -> Environment:
     return config.load_config(args.config, name=Path(args.config[0]).stem)
 
 
+def credentials(environment: Environment | None = None) -> Credentials:
+    """Who calls the Hub: HF_TOKEN, else hf_token of the environment (of env.yaml if None), else what `hf auth login` stored."""
+    from gymdata.environments.config import load_config
+    from gymdata.sources.hub import find_credentials
+
+    if environment is None and Path("env.yaml").is_file():
+        environment = load_config([])
+    configured = environment.secret("hf_token") if environment else None
+    return find_credentials(configured.get_secret_value() if configured else None)
+
+
 def download(environment: Environment, types: tuple[str, ...] = (), data_source: str | None = None) -> tuple[Fetched, ...]:
-    """Fetch every dataset of `types` (all) that has a source and no file yet, to where the environment will look for it."""
-    from gymdata.sources.remote import fetch_dataset
+    """Fetch the datasets of `types` (all) that have a source, to where the environment will look for them.
+
+    A file that is there and is not what was fetched before, byte for byte, is kept, and said to be.
+    """
+    from gymdata.sources.remote import fetch_dataset, is_as_fetched
 
     datasets = [one for one in environment.datasets(real=True) if one.source is not None and (not types or one.type in types)]
     if not datasets:
         raise UsageError(
             f"{environment.name}: none of its datasets names a source", "give its entries a `source`, or use --repo-id"
         )
-    return tuple(fetch_dataset(one, environment, data_source) for one in datasets)
+    fetched = []
+    for one in datasets:
+        if one.path.exists() and not is_as_fetched(one.path):
+            why = "it was not fetched, or has been changed since; delete it to fetch it"
+            print(f"gymdata: keeping {one.path}: {why}", file=sys.stderr)
+        else:
+            fetched.append(fetch_dataset(one, environment, data_source))
+    return tuple(fetched)
 
 
 def _report(fetched: tuple[Fetched, ...], format: str) -> None:
@@ -91,5 +112,10 @@ def _report(fetched: tuple[Fetched, ...], format: str) -> None:
         return
     for one in fetched:
         print(one.path)
-        what = f"{one.repo_id}@{one.commit[:12]} {', '.join(one.files)}"
-        print(f"  {what}, {one.bytes:,} bytes, sha256 {one.sha256}", file=sys.stderr)
+        print(f"  {describe(one)}", file=sys.stderr)
+
+
+def describe(fetched: Fetched) -> str:
+    """What of which repository a file is, in a line."""
+    what = f"{fetched.repo_id}@{fetched.commit[:12]} {', '.join(fetched.files)}"
+    return f"{what}, {fetched.bytes:,} bytes, sha256 {fetched.sha256}"

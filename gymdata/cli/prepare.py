@@ -87,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 def run_prepare(args: argparse.Namespace, environments: list[Environment], measure: bool = True) -> int:
     """Prepare `environments` as the arguments say; without `measure`, write no statistics and no metrics."""
+    from gymdata.cli.download import describe
     from gymdata.cli.progress import Progress
     from gymdata.prepare import InvalidRows, Options, prepare
 
@@ -115,6 +116,7 @@ def run_prepare(args: argparse.Namespace, environments: list[Environment], measu
             jobs=_positive(args.jobs, "--jobs") or 1,
             on_progress=progress,
             on_wait=lambda: print(f"another run is writing to {directory}; waiting for it", file=sys.stderr),
+            on_fetched=lambda fetched: print(f"fetched {fetched.path}: {describe(fetched)}", file=sys.stderr),
         )
     except InvalidRows as error:
         progress.clear()

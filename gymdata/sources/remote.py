@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from gymdata.atomic import write_bytes
 from gymdata.environments.model import DatasetConfig, Environment
 from gymdata.errors import ConfigError
+from gymdata.manifest import sha256
 from gymdata.sources.hub import find_credentials
 from gymdata.sources.huggingface import Fetched, fetch
 
@@ -49,13 +51,23 @@ def fetch_dataset(dataset: DatasetConfig, environment: Environment, data_source:
     return _recorded(fetched)
 
 
-def revision_of(path: Path, sha256: str) -> str | None:
+def revision_of(path: Path, digest: str) -> str | None:
     """The commit that a file was fetched at, None if it was not fetched or has changed since; for the manifest."""
+    record = _read_record(path)
+    return record.get("commit") if record.get("sha256") == digest else None
+
+
+def is_as_fetched(path: Path) -> bool:
+    """Whether a file is what was fetched to its place, unchanged."""
+    return path.is_file() and _read_record(path).get("sha256") == sha256(path)
+
+
+def _read_record(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(_record(path).read_bytes())
     except (OSError, ValueError):
-        return None
-    return record.get("commit") if isinstance(record, dict) and record.get("sha256") == sha256 else None
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _record(path: Path) -> Path:

@@ -113,3 +113,41 @@ def test_a_dataset_moves_from_gitlab_and_is_deleted_only_once_the_hub_has_it(hub
     assert gitlab.models == {} and b'"a"' in hub.read(REPO, "train.jsonl")
     assert not any(token in run.stdout + run.stderr for run in runs)
     gitlab.close()
+
+
+def test_a_token_in_env_yaml_or_stored_by_the_hubs_login_reaches_a_private_dataset(hub: Hub, tmp_path: Path) -> None:
+    hub.add_repo(REPO, {"train.jsonl": row("a") + b"\n"}, private=True)
+    fetch = ("download", "--repo-id", REPO, "--output-dir", tmp_path / "out")
+    assert gymdata(*fetch, token=None, cwd=tmp_path).returncode == 3
+    (tmp_path / "env.yaml").write_text(f"hf_token: {OWNER}\n")
+    done = gymdata(*fetch, token=None, cwd=tmp_path)
+    compared = gymdata("diff", REPO, tmp_path / "out/train.jsonl", token=None, cwd=tmp_path)
+    assert (done.returncode, compared.returncode) == (0, 0), done.stderr + compared.stderr
+    (tmp_path / "env.yaml").unlink()
+    login = tmp_path / "hf-home/token"
+    login.write_text(OWNER)
+    assert gymdata(*fetch, token=None, cwd=tmp_path).returncode == 0
+
+
+def test_a_file_of_ones_own_is_not_replaced_by_a_download(hub: Hub, tmp_path: Path) -> None:
+    repo = "nvidia/Nemotron-RL-math-OpenMathReasoning"
+    hub.add_repo(repo, {"train.jsonl": row("a") + b"\n", "validation.jsonl": row("b") + b"\n"})
+    assert gymdata("download", "math", cwd=tmp_path).returncode == 0
+    train = tmp_path / "data/math/source/train.jsonl"
+    train.write_bytes(row("mine") + b"\n")
+    hub.commit(repo, {"train.jsonl": row("newer") + b"\n", "validation.jsonl": row("newer") + b"\n"})
+    done = gymdata("download", "math", cwd=tmp_path)
+    assert done.returncode == 0 and "keeping data/math/source/train.jsonl" in done.stderr
+    assert b"mine" in train.read_bytes()
+    assert b"newer" in train.with_name("validation.jsonl").read_bytes()
+
+
+def test_prepare_downloads_what_is_missing_and_records_the_commit(hub: Hub, tmp_path: Path) -> None:
+    repo = "nvidia/Nemotron-RL-math-OpenMathReasoning"
+    hub.add_repo(repo, {"train.jsonl": row("a") + b"\n", "validation.jsonl": row("b") + b"\n"})
+    done = gymdata("prepare", "math", "--download", token=None, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    commit = hub.repos[repo].refs["main"]
+    assert f"fetched data/math/source/train.jsonl: {repo}@{commit[:12]}" in done.stderr
+    inputs = json.loads((tmp_path / "data/math/manifest.json").read_bytes())["inputs"]
+    assert [one["revision"] for one in inputs] == [commit, commit]
