@@ -59,12 +59,14 @@ class Manifest(_Model):
     outputs: tuple[OutputFile, ...]
     findings: dict[str, int] = Field(default_factory=dict)
     """Count by code."""
+    previous: dict[str, int] = Field(default_factory=dict)
+    """Rows of each split of the same environments that this run replaced; empty if there was none."""
     versions: dict[str, str]
     seconds: float
     """Wall time of the run."""
 
     def to_json(self) -> bytes:
-        """The file's content: deterministic but for `seconds`."""
+        """The file's content: deterministic but for `seconds` and `previous`."""
         return (json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n").encode()
 
 

@@ -167,6 +167,7 @@ def prepare(
                 inputs=tuple(map(_input, sources)),
                 outputs=tuple(outputs),
                 findings=dict(sorted(Counter(finding.code for source in sources for finding in source.findings).items())),
+                previous=_rows_before(before, environments),
                 versions=_versions(),
                 seconds=round(time.monotonic() - started, 3),
             )
@@ -422,6 +423,12 @@ def _fingerprint(sources: Sequence[_Source], options: Options) -> str:
         for source in sources
     ]
     return fingerprint(__version__, asdict(options), entries)
+
+
+def _rows_before(before: Manifest | None, environments: Sequence[Environment]) -> dict[str, int]:
+    if before is None or before.environments != tuple(environment.name for environment in environments):
+        return {}
+    return {Path(output.path).stem: output.rows for output in before.outputs if output.rows is not None}
 
 
 def _outputs_of(directory: Path) -> list[str]:
