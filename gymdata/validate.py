@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +10,7 @@ from gymdata.environments.prompt import Prompt
 from gymdata.errors import UsageError
 from gymdata.rows.columns import Columns
 from gymdata.scan import check_file, scan_file
-from gymdata.statistics.metrics import gym_metrics
-from gymdata.statistics.sidecar import check_sidecar, sidecar_path
+from gymdata.statistics.sidecar import recheck
 from gymdata.validation.findings import Finding
 from gymdata.validation.judge import Kind
 from gymdata.validation.report import FileReport
@@ -73,17 +71,7 @@ def measure(
 
 def check_metrics(path: Path, columns: Columns) -> list[Finding]:
     """The finding, if any, that the metrics file beside a data file does not fit its rows."""
-    sidecar = sidecar_path(path)
-    try:
-        old = json.loads(sidecar.read_bytes())
-    except FileNotFoundError:
-        return []
-    except ValueError:
-        old = {}
-    header = {key: old[key] for key in _HEADER if key in old} if isinstance(old, dict) else {}
-    repeats = header.get("num_repeats", 1)
-    metrics = gym_metrics([(columns, repeats if isinstance(repeats, int) and repeats > 0 else 1)])
-    check = check_sidecar(sidecar, header | metrics)
+    check = recheck(path, lambda: columns)
     if check.status != "conflict":
         return []
     shown = "; ".join(map(str, check.differences[:5])) + (
@@ -91,13 +79,12 @@ def check_metrics(path: Path, columns: Columns) -> list[Finding]:
     )
     return [
         Finding(
-            "GD113", "$", f"{sidecar.name} does not fit the rows: {shown}", "prepare again with --overwrite-metrics, commit both"
+            "GD113",
+            "$",
+            f"{check.path.name} does not fit the rows: {shown}",
+            "prepare again with --overwrite-metrics, commit both",
         )
     ]
-
-
-_HEADER = ("name", "type", "jsonl_fpath", "num_repeats", "source", "gitlab_identifier", "huggingface_identifier", "license",
-           "prepare_script", "prompt_config", "prepare_dependencies")  # fmt: skip
 
 
 def targets(names: Sequence[str], configs: Sequence[str] = ()) -> list[Target]:

@@ -16,10 +16,14 @@ from gymdata.errors import DataError, ExternalError, UsageError
 
 if TYPE_CHECKING:
     from gymdata.environments.model import Environment
-    from gymdata.publish.dataset import Dataset, Objection
+    from gymdata.publish.dataset import Dataset
+    from gymdata.publish.gates import Objection
     from gymdata.publish.huggingface import Published
     from gymdata.publish.plan import Plan, Target
     from gymdata.sources.hub import Credentials
+
+_KINDS = {"train": "train", "validation": "validation", "test": "benchmark", "example": "example", "benchmark": "benchmark"}
+"""Splits that a file can be, and what such a dataset is called in a configuration."""
 
 SHOWN = 20
 """Objections printed in full."""
@@ -60,15 +64,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check, plan, send, read back. Raises DataError if the dataset may not leave, ExternalError for the Hub."""
-    from gymdata.cli.download import load
-    from gymdata.publish.dataset import load_dataset, objections
-    from gymdata.sources.hub import find_credentials
+    from gymdata.cli.download import credentials, load
+    from gymdata.engine.local import default_jobs
+    from gymdata.publish.dataset import load_dataset
+    from gymdata.publish.gates import objections
 
     if not (args.environment or args.config):
         raise UsageError("which environment?", "name it, or give its YAML with --config")
+    args.license = _license(args.license)
     environment = load(args)
-    configured = environment.secret("hf_token")
-    credentials = find_credentials(configured.get_secret_value() if configured else None)
     target = _target(args, environment)
     with tempfile.TemporaryDirectory(prefix="gymdata-input-") if args.input else nullcontext() as folder:
         if folder:
@@ -76,17 +80,21 @@ def run(args: argparse.Namespace) -> int:
         else:
             directory = args.output_dir or Path("data", environment.name)
         dataset = load_dataset(directory, environment, tuple(args.split or ()), args.license)
-        _refuse(list(objections(dataset, args.accept_secrets)))
-        return _publish(args, dataset, target, credentials)
+        _refuse(list(objections(dataset, args.accept_secrets, default_jobs())))
+        return _publish(args, dataset, target, credentials(environment))
 
 
 def _publish(args: argparse.Namespace, dataset: Dataset, target: Target, credentials: Credentials) -> int:
+    from gymdata.publish.diff import to_text
     from gymdata.publish.huggingface import Stale, send
     from gymdata.publish.plan import planned
     from gymdata.publish.verify import verify
 
+    again = False
     while True:
         with planned(dataset, target, credentials) as plan:
+            if again:
+                print(to_text(plan.diff), file=sys.stderr)
             if args.dry_run:
                 print(
                     json.dumps(_plan_document(plan), indent=2, ensure_ascii=False) if args.format == "json" else _plan_page(plan)
@@ -96,10 +104,11 @@ def _publish(args: argparse.Namespace, dataset: Dataset, target: Target, credent
                 done = send(plan, credentials, on_step=_say)
             except Stale as stale:
                 if args.yes or _agreed(stale):
+                    again = True
                     continue
                 raise
             verified: dict[str, int] = {}
-            if args.verify and done.sent:
+            if args.verify:  # also what is there already: nobody knows whether an earlier run got as far as this
                 verified = verify(done.repo_id, done.commit, plan.splits, credentials, on_step=_say).rows
         _report(done, verified, plan, args.format)
         return 0
@@ -137,35 +146,58 @@ def _target(args: argparse.Namespace, environment: Environment) -> Target:
 
 def _prepare_input(args: argparse.Namespace, environment: Environment, folder: Path) -> Path:
     """Validate, measure and collate one file as one split of the environment; raises InvalidRows if its rows are at fault."""
-    from gymdata.environments.licenses import canonical
+    from gymdata.cli.prepare import print_report
+    from gymdata.engine.local import default_jobs
     from gymdata.environments.yaml import Place
-    from gymdata.prepare import Options, prepare
+    from gymdata.prepare import InvalidRows, Options, prepare
 
     if not args.input.is_file():
         raise UsageError(f"{args.input}: no such file")
     split = args.split[0] if args.split else "train"
+    if len(args.split or ()) > 1 or split not in _KINDS:
+        raise UsageError(f"--input is one split, of {', '.join(_KINDS)}", "name one of them with --split")
+    kind = _KINDS[split]
     entries = environment.datasets()
-    like = next((one for one in entries if one.type == split), next(iter(entries), None))
+    like = next((one for one in entries if one.type == kind), next(iter(entries), None))
     if like is None:
         raise UsageError(
             f"{environment.name} declares no dataset that {args.input} could be one of", "give its YAML with --config"
         )
-    license = canonical(args.license) if args.license else like.license
+    # Beside a link of our own prepare finds, and leaves, no metrics file: those beside the file itself are checked, not made.
+    link = folder / "input" / args.input.name
+    link.parent.mkdir()
+    link.symlink_to(args.input.resolve())
     entry = like.model_copy(
         update={
-            "type": split,
+            "type": kind,
             "jsonl_fpath": str(args.input),
             "num_repeats": 1,
             "start_idx": None,
             "end_idx": None,
-            "license": license,
+            "license": args.license or like.license,
         }
-    ).bound(like.instance, Place("", 0), args.input, None)
+    ).bound(like.instance, Place("", 0), link, None)
     instances = tuple(replace(one, datasets=(entry,) if one.name == like.instance else ()) for one in environment.instances)
     directory = folder / environment.name
-    mode = "example_validation" if split == "example" else "train_preparation"
-    prepare([replace(environment, instances=instances, builtin=False)], directory, Options(mode=mode))
+    mode = "example_validation" if kind == "example" else "train_preparation"
+    try:
+        prepared = prepare(
+            [replace(environment, instances=instances, builtin=False)], directory, Options(mode=mode), jobs=default_jobs()
+        )
+    except InvalidRows as error:
+        print_report(error.report, "text")
+        raise DataError(error.message, "nothing was sent; `gymdata validate --fix` repairs what is mechanical") from None
+    print_report(prepared.report, "text")
     return directory
+
+
+def _license(name: str | None) -> str | None:
+    from gymdata.environments.licenses import canonical
+
+    try:
+        return canonical(name) if name else None
+    except ValueError as error:
+        raise UsageError(f"--license: {error}") from None
 
 
 def _refuse(found: list[Objection]) -> None:
@@ -198,6 +230,7 @@ def _say(step: str) -> None:
 
 def _plan_document(plan: Plan) -> dict[str, Any]:
     from gymdata.publish.diff import to_json
+    from gymdata.publish.huggingface import default_message
 
     files = [{"path": one.path, "bytes": one.bytes, "state": one.state} for one in plan.files]
     return {
@@ -206,6 +239,9 @@ def _plan_document(plan: Plan) -> dict[str, Any]:
         "create_pr": plan.target.opens,
         "creates_repository": not plan.exists,
         "parent_commit": plan.base,
+        "commit_message": plan.target.message or default_message(plan),
+        "commit_description": plan.target.description,
+        "collection": plan.target.collection if plan.joins else None,
         "nothing_to_do": plan.nothing_to_do,
         "pull_request": plan.proposed,
         "files": files,
@@ -218,6 +254,7 @@ def _plan_document(plan: Plan) -> dict[str, Any]:
 
 def _plan_page(plan: Plan) -> str:
     from gymdata.publish.diff import to_text
+    from gymdata.publish.huggingface import default_message
 
     target = plan.target
     how = "a new pull request to " if target.opens else "a commit to "
@@ -227,6 +264,10 @@ def _plan_page(plan: Plan) -> str:
     lines += [f"  {one.state:<8} {one.path:<{width}}  {one.bytes:>13,} bytes" for one in plan.files]
     lines += [f"  deleted  {path}" for path in plan.deletions]
     lines.append("rows: " + ", ".join(f"{name} {count:,}" for name, count in plan.rows.items()))
+    message = [target.message or default_message(plan), *target.description.splitlines()]
+    lines += [f"message: {message[0]}", *(f"         {line}" for line in message[1:])]
+    if plan.joins:
+        lines.append(f"and add it to the collection {target.collection}")
     lines += ["", to_text(plan.diff), "", "the card:", "", plan.card]
     if plan.nothing_to_do:
         where = f"pull request {plan.proposed} holds" if plan.proposed else f"{target.repo_id}@{target.branch} holds"

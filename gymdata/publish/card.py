@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gymdata.environments import licenses
 from gymdata.errors import DataError
 from gymdata.publish.parquet import Kind
 
@@ -30,6 +31,19 @@ _SIZES = (
 
 
 @dataclass(frozen=True)
+class Origin:
+    """How the rows of a split came to be; kept in the card's YAML, so that it outlives the publishing of other splits."""
+
+    version: str
+    manifest: str
+    """Fingerprint: digest of version, options, configuration and inputs."""
+    inputs: tuple[tuple[str, str], ...]
+    """File name and sha256."""
+    licenses: tuple[str, ...]
+    """As the configuration names them."""
+
+
+@dataclass(frozen=True)
 class SplitFacts:
     """What the card says of one split."""
 
@@ -43,6 +57,10 @@ class SplitFacts:
     """Digest of their digests; ties the JSONL to them."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """NeMo Gym's statistics."""
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    """Ours."""
+    origin: Origin | None = None
+    """None for rows that gymdata did not make."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +70,10 @@ class Facts:
     repo_id: str
     environment: str
     description: str
-    licenses: tuple[str, ...]
-    """The Hub's identifiers."""
-    license_names: tuple[str, ...]
-    """As the configuration names them."""
     splits: tuple[SplitFacts, ...]
     columns: Mapping[str, Kind]
     example: bytes
     """One row."""
-    version: str
-    fingerprint: str
-    """Of the manifest: digest of version, options, configuration and inputs."""
-    inputs: tuple[tuple[str, str], ...]
-    """File name and sha256."""
     languages: tuple[str, ...] = ()
 
 
@@ -77,7 +86,7 @@ def render(facts: Facts, existing: str = "") -> str:
 
     front, text = _parts(existing)
     header = yaml.safe_dump(_header(facts, front), sort_keys=False, allow_unicode=True, width=10**6)
-    block = f"{BEGIN}\n{_body(facts)}{END}\n"
+    block = f"{BEGIN}\n{_body(facts, _licenses(facts, front))}{END}\n"
     if _BLOCK.search(text):
         text = _BLOCK.sub(lambda _: block, text, count=1)
     elif text.strip():
@@ -85,6 +94,16 @@ def render(facts: Facts, existing: str = "") -> str:
     else:
         text = f"\n# {facts.repo_id.split('/')[-1]}\n\n{block}"
     return f"---\n{header}---\n{text}"
+
+
+def origin_of(card: Mapping[str, Any], split: str) -> Origin | None:
+    """What the YAML of a card says of how a split came to be."""
+    record = ((card.get("gymdata") or {}).get("rows") or {}).get(split) or {}
+    try:
+        inputs = tuple((str(one["name"]), str(one["sha256"])) for one in record["inputs"])
+        return Origin(str(record["version"]), str(record["manifest"]), inputs, tuple(map(str, record["licenses"])))
+    except (KeyError, TypeError, AttributeError):
+        return None
 
 
 def own_block(card: str) -> str:
@@ -109,10 +128,12 @@ def _parts(card: str) -> tuple[dict[str, Any], str]:
 
 def _header(facts: Facts, front: Mapping[str, Any]) -> dict[str, Any]:
     header = dict(front)
-    header["license"] = facts.licenses[0] if len(facts.licenses) == 1 else list(facts.licenses)
+    named = _licenses(facts, front)
+    identifiers = list(dict.fromkeys(named.values()))
+    header["license"] = identifiers[0] if len(identifiers) == 1 else identifiers
     header.pop("license_name", None)
-    if facts.licenses == ("other",):
-        header["license_name"] = re.sub(r"[^a-z0-9]+", "-", facts.license_names[0].lower()).strip("-")
+    if others := [name for name, identifier in named.items() if identifier == "other"]:
+        header["license_name"] = re.sub(r"[^a-z0-9]+", "-", others[0].lower()).strip("-")
     if facts.languages or "language" not in header:
         header["language"] = list(facts.languages or ("en",))
     header["tags"] = list(dict.fromkeys([*(header.get("tags") or []), *TAGS]))
@@ -132,13 +153,34 @@ def _header(facts: Facts, front: Mapping[str, Any]) -> dict[str, Any]:
     kept = [kept] if isinstance(kept, dict) else kept
     kept = [one for one in kept if isinstance(one, dict) and one.get("config_name", "default") != "default"]
     header["dataset_info"] = [info, *kept] if kept else info
-    header["gymdata"] = {
-        "rows": {one.name: {"file": one.jsonl, "tables_sha256": one.tables_sha256} for one in facts.splits if one.jsonl}
-    }
+    header["gymdata"] = {"rows": {one.name: _record(one) for one in facts.splits if one.jsonl or one.origin}}
     return header
 
 
-def _body(facts: Facts) -> str:
+def _licenses(facts: Facts, front: Mapping[str, Any]) -> dict[str, str]:
+    """The Hub's identifiers of the licenses, by their names; of splits that others made, those that the card has."""
+    found = {name: licenses.hub(name) for split in facts.splits if split.origin for name in split.origin.licenses}
+    there = front.get("license") or []
+    if any(split.origin is None for split in facts.splits):
+        for identifier in [there] if isinstance(there, str) else there:
+            if identifier not in found.values():
+                found[str(front.get("license_name") or identifier) if identifier == "other" else str(identifier)] = str(
+                    identifier
+                )
+    return found
+
+
+def _record(split: SplitFacts) -> dict[str, Any]:
+    record: dict[str, Any] = {"file": split.jsonl, "tables_sha256": split.tables_sha256} if split.jsonl else {}
+    if (origin := split.origin) is None:
+        return record
+    inputs = [{"name": name, "sha256": digest} for name, digest in origin.inputs]
+    return record | {
+        "version": origin.version, "manifest": origin.manifest, "inputs": inputs, "licenses": list(origin.licenses)
+    }  # fmt: skip
+
+
+def _body(facts: Facts, named: Mapping[str, str]) -> str:
     first = facts.splits[0]
     parts = [f"{facts.description.strip()}\n"] if facts.description.strip() else []
     parts.append(
@@ -150,7 +192,7 @@ def _body(facts: Facts) -> str:
         more = f" and {len(split.tables) - 1:,} more" if len(split.tables) > 1 else ""
         table.append(f"| {split.name} | {split.rows:,} | {_code(split.jsonl)} | {_code(next(iter(split.tables), ''))}{more} |")
     parts.append("\n".join(table) + "\n")
-    parts.append(f"License: {', '.join(facts.license_names)}\n")
+    parts.append(f"License: {', '.join(map(_plain, named)) or 'none given'}\n")
     if statistics := _statistics(facts.splits):
         parts.append("## Statistics\n\n" + statistics)
     parts.append("## Example\n\n" + _example(facts.example))
@@ -161,10 +203,16 @@ def _body(facts: Facts) -> str:
         f"```bash\ngymdata download --repo-id {facts.repo_id} --split {first.name} --output {first.name}.jsonl\n```\n\n"
         "The second gives the very bytes that were published. `datasets` shows an absent key as `None`.\n"
     )
-    made = [f"- gymdata {facts.version}, manifest `{facts.fingerprint}`"]
-    made += [f"- from `{_plain(name)}`, sha256 `{digest}`" for name, digest in facts.inputs]
-    parts.append("## How it was made\n\nValidated, measured and collated by `gymdata prepare`:\n\n" + "\n".join(made) + "\n")
+    parts.append("## How it was made\n\n" + "\n".join(_made(split) for split in facts.splits))
     return "\n".join(parts)
+
+
+def _made(split: SplitFacts) -> str:
+    if (origin := split.origin) is None:
+        return f"{split.name}: the rows that were in the repository before, as they were.\n"
+    how = f"validated, measured and collated by gymdata {_plain(origin.version)}, manifest `{_plain(origin.manifest)}`"
+    made = [f"- from `{_plain(name)}`, sha256 `{_plain(digest)}`" for name, digest in origin.inputs]
+    return f"{split.name}: {how}\n\n" + "\n".join(made) + "\n"
 
 
 def _statistics(splits: Sequence[SplitFacts]) -> str:
@@ -177,11 +225,21 @@ def _statistics(splits: Sequence[SplitFacts]) -> str:
                 rows.append(f"| {_plain(name)} | {value.get('Total # non-null values', 0):,g} | {numbers} |")
             elif isinstance(value, Mapping) and "unique_count" in value:
                 rows.append(f"| {_plain(name)} (distinct: {value['unique_count']:,}) | {value.get('total_count', 0):,} | | | | |")
+        quantiles = ""
+        tokens = (split.statistics.get("lengths") or {}).get("tokens") or {}
+        if tokens.get("count"):
+            encoding = _plain(str((split.statistics.get("tokenizer") or {}).get("encoding", "")))
+            numbers = " | ".join(f"{tokens[key]:,.6g}" for key in ("mean", "min", "max", "std"))
+            rows.append(f"| Tokens of all texts ({encoding}) | {tokens['count']:,} | {numbers} |")
+            shown = ", ".join(
+                f"{key[1:].lstrip('0')} % up to {tokens[key]:,g}" for key in ("p05", "p25", "p50", "p75", "p95", "p99")
+            )
+            quantiles = f"\nOf the rows, by tokens: {shown}.\n"
         if rows:
             head = (
                 f"### {split.name}\n\n| | values | average | min | max | standard deviation |\n|---|---:|---:|---:|---:|---:|\n"
             )
-            tables.append(head + "\n".join(rows) + "\n")
+            tables.append(head + "\n".join(rows) + "\n" + quantiles)
     return "\n".join(tables)
 
 

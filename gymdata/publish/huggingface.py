@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gymdata.errors import ExternalError
-from gymdata.publish.plan import Plan, find_proposal, holds
-from gymdata.sources.hub import ATTEMPTS, BACKOFF, Credentials, Unsettled, connected, explained
+from gymdata.publish.plan import Plan, Target, find_proposal, holds
+from gymdata.sources.hub import ATTEMPTS, BACKOFF, Credentials, Denied, Unsettled, connected, explained
 from gymdata.sources.huggingface import Repository
 
 if TYPE_CHECKING:
@@ -55,19 +55,38 @@ def send(
     with connected(credentials, endpoint) as api, explained(f"publishing to {target.repo_id}"):
         if not plan.exists:
             on_step(f"creating {target.repo_id} ({'private' if target.private else 'public'})")
-            api.create_repo(target.repo_id, repo_type="dataset", private=target.private, exist_ok=True)
+            _create(api, target)
         done = _already(api, plan) or _commit(api, plan, on_step)
-        if target.collection:
+        if plan.joins:
             on_step(f"adding it to the collection {target.collection}")
-            api.add_collection_item(target.collection, item_id=target.repo_id, item_type="dataset", exists_ok=True)
+            with explained(f"published ({done.url}), but not added to the collection {target.collection}"):
+                api.add_collection_item(target.collection, item_id=target.repo_id, item_type="dataset", exists_ok=True)
         return done
+
+
+def default_message(plan: Plan) -> str:
+    """The commit's message if the target has none."""
+    return f"Publish {', '.join(plan.rows)} with gymdata"
+
+
+def _create(api: HfApi, target: Target) -> None:
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        api.create_repo(target.repo_id, repo_type="dataset", private=target.private, exist_ok=True)
+    except HfHubHTTPError as error:
+        if error.response.status_code != 403:
+            raise
+        owner = target.repo_id.split("/")[0]
+        hint = f"use a token with write access to {owner}, or publish under a name of yours with --organization"
+        raise Denied(f"{target.repo_id}: there is no such dataset, and you may not make it", hint) from error
 
 
 def _already(api: HfApi, plan: Plan) -> Published | None:
     if plan.proposed is not None:
         return _published(api, plan, f"refs/pr/{plan.proposed}", sent=False)
     if plan.nothing_to_do and plan.exists:
-        return _published(api, plan, plan.target.branch, sent=False)
+        return _published(api, plan, plan.target.branch if plan.has_branch else "main", sent=False)
     return None
 
 
@@ -78,7 +97,9 @@ def _commit(api: HfApi, plan: Plan, on_step: Callable[[str], None]) -> Published
     target = plan.target
     base = _base(api, plan)
     sends = [file for file in plan.files if file.state != "same"]
-    message = target.message or f"Publish {', '.join(plan.rows)} with gymdata"
+    if not sends and not plan.deletions:
+        return _published(api, plan, target.branch, sent=True)  # a new branch of what main holds
+    message = target.message or default_message(plan)
     for attempt in range(1, ATTEMPTS + 1):
         on_step(f"sending {len(sends)} files, {sum(file.bytes for file in sends) / 1e6:,.1f} MB")
         operations = [CommitOperationAdd(file.path, file.local) for file in sends]
@@ -121,11 +142,24 @@ def _base(api: HfApi, plan: Plan) -> str:
     except RevisionNotFoundError:
         if target.branch.startswith("refs/pr/"):
             raise
-        api.create_branch(target.repo_id, branch=target.branch, repo_type="dataset", revision=plan.base, exist_ok=True)
+        _branch(api, plan)
         head = str(api.dataset_info(target.repo_id, revision=target.branch).sha)
     if plan.base is not None and head != plan.base:
         raise Stale(target.repo_id, _changed_since(api, plan))
     return head
+
+
+def _branch(api: HfApi, plan: Plan) -> None:
+    from huggingface_hub.errors import HfHubHTTPError
+
+    target = plan.target
+    try:
+        api.create_branch(target.repo_id, branch=target.branch, repo_type="dataset", revision=plan.base, exist_ok=True)
+    except HfHubHTTPError as error:
+        if error.response.status_code != 403:
+            raise
+        hint = "leave --revision out: with --create-pr the pull request then goes to main"
+        raise Denied(f"{target.repo_id}: there is no branch {target.branch}, and you may not make one", hint) from error
 
 
 def _changed_since(api: HfApi, plan: Plan) -> list[str]:

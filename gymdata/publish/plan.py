@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gymdata import __version__
-from gymdata.environments import licenses
-from gymdata.errors import DataError, UsageError
+from gymdata.errors import DataError, ExternalError, UsageError
 from gymdata.manifest import sha256
-from gymdata.publish.card import Facts, SplitFacts, own_block, render
+from gymdata.publish.card import Facts, SplitFacts, origin_of, own_block, render
 from gymdata.publish.dataset import Dataset, read_metrics
-from gymdata.publish.diff import Diff, compare
+from gymdata.publish.diff import SPLITS, Diff, compare
 from gymdata.publish.parquet import Kind, columns, shards, write_parquet
 from gymdata.sources.data_files import joint_digest, matching, read_card, split_patterns
 from gymdata.sources.hub import Credentials, Denied, connected, explained
@@ -74,6 +72,8 @@ class Plan:
     target: Target
     exists: bool
     """Whether the repository does."""
+    has_branch: bool
+    """Whether the target's branch does; if not, it starts where main is."""
     base: str | None
     """The commit it starts from."""
     files: tuple[PlannedFile, ...]
@@ -83,13 +83,18 @@ class Plan:
     """The local rows of every split that is sent."""
     card: str
     diff: Diff
+    joins: bool
+    """Whether the dataset is not yet in the target's collection."""
     proposed: int | None
     """The open pull request that holds exactly this, if there is one."""
 
     @property
     def nothing_to_do(self) -> bool:
         """Whether the repository, or an open pull request, holds exactly this already."""
-        return self.proposed is not None or (not self.deletions and all(file.state == "same" for file in self.files))
+        if self.proposed is not None:
+            return True
+        there = self.has_branch or self.target.opens
+        return there and not self.deletions and all(file.state == "same" for file in self.files)
 
 
 def repository_name(organization: str, name: str, domain: str | None = None, prefix: str = "Nemotron-RL") -> str:
@@ -116,26 +121,40 @@ def planned(dataset: Dataset, target: Target, credentials: Credentials, endpoint
 
 
 def _plan(dataset: Dataset, target: Target, api: HfApi, folder: Path, signed_in: bool) -> Plan:
-    repository = _open(api, target, signed_in)
+    repository, has_branch = _open(api, target, signed_in)
+    joins = bool(target.collection) and target.repo_id not in _collected(api, target.collection)
     held = repository.entries() if repository else {}
     before = repository.download(CARD).read_text("utf-8", errors="replace") if repository and CARD in held else ""
-    others, has_jsonl = _other_splits(repository, read_card(before), dataset, folder) if repository else ({}, set())
+    card_before = read_card(before)
+    others, has_jsonl = _other_splits(repository, card_before, dataset, folder) if repository else ({}, set())
     local = {split.name: split.path for split in dataset.splits}
     kinds = columns([*others.values(), *local.values()])
     files: dict[str, Path] = {}
     splits = []
-    for name, path in {**local, **others}.items():
+    for name, path in sorted({**local, **others}.items(), key=lambda item: (*SPLITS, item[0]).index(item[0])):
         count = shards(path)
         tables = {f"data/{name}-{index:05}-of-{count:05}.parquet": folder / f"{name}-{index}.parquet" for index in range(count)}
         rows = write_parquet(path, list(tables.values()), kinds)
         files |= tables
         jsonl = f"{name}.jsonl" if name in local or name in has_jsonl else ""
-        metrics = next((split.metrics for split in dataset.splits if split.name == name), {})
-        if repository and name in others and f"{name}_metrics.json" in held:
-            metrics = read_metrics(repository.download(f"{name}_metrics.json"))
-        splits.append(SplitFacts(name, rows, jsonl, tuple(tables), joint_digest(map(sha256, tables.values())), metrics))
+        metrics, statistics = (
+            dataset.sidecars.get(file) if name in local else repository.download(file) if repository and file in held else None
+            for file in (f"{name}_metrics.json", f"{name}_statistics.json")
+        )
+        splits.append(
+            SplitFacts(
+                name,
+                rows,
+                jsonl,
+                tuple(tables),
+                joint_digest(map(sha256, tables.values())),
+                read_metrics(metrics) if metrics else {},
+                read_metrics(statistics) if statistics else {},
+                dataset.origin(name) if name in local else origin_of(card_before, name),
+            )
+        )
     files |= {f"{name}.jsonl": path for name, path in local.items()}
-    files |= {path.name: path for path in dataset.sidecars}
+    files |= dataset.sidecars
     card = render(_facts(dataset, target, splits, kinds), before)
     (folder / CARD).write_text(card, encoding="utf-8")
     files[CARD] = folder / CARD
@@ -145,6 +164,7 @@ def _plan(dataset: Dataset, target: Target, api: HfApi, folder: Path, signed_in:
     plan = Plan(
         target,
         repository is not None,
+        has_branch,
         repository.commit if repository else None,
         compared,
         deletions,
@@ -152,6 +172,7 @@ def _plan(dataset: Dataset, target: Target, api: HfApi, folder: Path, signed_in:
         local,
         card,
         _difference(repository, held, local, target, folder),
+        joins,
         None,
     )
     if repository and target.opens and not plan.nothing_to_do:
@@ -159,25 +180,41 @@ def _plan(dataset: Dataset, target: Target, api: HfApi, folder: Path, signed_in:
     return plan
 
 
-def _open(api: HfApi, target: Target, signed_in: bool) -> Repository | None:
-    """The repository at the branch to publish to, or at what it would branch from; None if there is no repository yet."""
+def _collected(api: HfApi, collection: str) -> set[str]:
+    """The datasets of a collection. Raises ExternalError if there is none of that name: before anything is sent."""
     from huggingface_hub import errors
 
+    try:
+        return {item.item_id for item in api.get_collection(collection).items if item.item_type == "dataset"}
+    except errors.HfHubHTTPError as error:
+        if error.response.status_code != 404:
+            raise
+        raise ExternalError(f"there is no collection {collection}", "make it on the Hub first; nothing was sent") from error
+
+
+def _open(api: HfApi, target: Target, signed_in: bool) -> tuple[Repository | None, bool]:
+    """The repository at the branch to publish to, or at what it would branch from, and whether there is such a branch.
+
+    None if there is no repository yet.
+    """
+    from huggingface_hub import errors
+
+    has_branch = True
     try:
         try:
             commit = api.dataset_info(target.repo_id, revision=target.branch).sha
         except errors.RevisionNotFoundError:
             if target.branch.startswith("refs/pr/"):
                 raise
-            commit = api.dataset_info(target.repo_id).sha
+            has_branch, commit = False, api.dataset_info(target.repo_id).sha
     except errors.HfHubHTTPError as error:
         if error.response.status_code == 404 and isinstance(error, errors.RepositoryNotFoundError) and signed_in:
-            return None
+            return None, False
         if error.response.status_code == 401 and not signed_in:
             hint = "set HF_TOKEN, hf_token in env.yaml, or run `hf auth login`"
             raise Denied(f"{target.repo_id}: not logged in to the Hub, and there is no such public dataset", hint) from error
         raise
-    return Repository(api, target.repo_id, str(commit))
+    return Repository(api, target.repo_id, str(commit)), has_branch
 
 
 def _other_splits(
@@ -205,21 +242,16 @@ def _replaced(path: str, splits: Sequence[str]) -> bool:
     return any(re.fullmatch(rf"data/{re.escape(name)}-[^/]*-of-[^/]*\.parquet", path) for name in splits)
 
 
-def _facts(dataset: Dataset, target: Target, splits: Sequence[SplitFacts], kinds: dict[str, Kind]) -> Facts:
+def _facts(dataset: Dataset, target: Target, splits: list[SplitFacts], kinds: dict[str, Kind]) -> Facts:
     with open(dataset.splits[0].path, "rb") as stream:
         example = stream.readline()
     return Facts(
         target.repo_id,
         dataset.environment.name,
         dataset.environment.description,
-        tuple(dict.fromkeys(map(licenses.hub, dataset.licenses))),
-        dataset.licenses,
         tuple(splits),
         kinds,
         example,
-        __version__,
-        dataset.manifest.fingerprint,
-        tuple((Path(source.path).name, source.sha256) for source in dataset.manifest.inputs),
         target.languages,
     )
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from gymdata.atomic import disk_errors, write_bytes
-from gymdata.statistics.metrics import to_json
+from gymdata.rows.columns import Columns
+from gymdata.statistics.metrics import gym_metrics, to_json
 
 ABSENT = "(absent)"
+
+HEADER = ("name", "type", "jsonl_fpath", "num_repeats", "source", "gitlab_identifier", "huggingface_identifier", "license",
+          "prepare_script", "prompt_config", "prepare_dependencies")  # fmt: skip
+"""Keys before the metrics: of the dataset's entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,25 @@ def update_sidecar(path: Path, document: Mapping[str, Any], overwrite: bool = Fa
         write_bytes(path, to_json(dict(document)))
         return SidecarCheck(path, "written" if check.status == "missing" else "overwritten", check.differences)
     return check
+
+
+def recheck(source: Path, columns_of: Callable[[], Columns]) -> SidecarCheck:
+    """Compare the numbers in the sidecar of a data file with those of its rows, which are read only if there is a sidecar.
+
+    What it says of the dataset besides (name, license, …) is taken from it. Raises ExternalError if the disk refuses.
+    """
+    path = sidecar_path(source)
+    if not path.exists():
+        return SidecarCheck(path, "missing")
+    with disk_errors(path):
+        try:
+            old = json.loads(path.read_bytes())
+        except (ValueError, RecursionError):
+            old = {}
+    header = {key: old[key] for key in HEADER if key in old} if isinstance(old, dict) else {}
+    repeats = header.get("num_repeats", 1)
+    metrics = gym_metrics([(columns_of(), repeats if isinstance(repeats, int) and repeats > 0 else 1)])
+    return check_sidecar(path, header | metrics)
 
 
 def compare(old: Any, new: Any, path: str = "") -> list[Difference]:

@@ -9,6 +9,8 @@ import pytest
 from gymdata.environments.model import Environment, RowField
 from gymdata.manifest import InputFile, Manifest, OutputFile, sha256
 from gymdata.publish.dataset import Dataset, load_dataset
+from gymdata.statistics.metrics import gym_metrics
+from gymdata.validate import Target, measure
 from tests.servers.fixtures import hub  # noqa: F401
 
 ENVIRONMENT = Environment("math", (), "Sums.", fields=(RowField(type="string", path="expected_answer"),))
@@ -30,13 +32,9 @@ def prepare(tmp_path: Path) -> Callable[..., Dataset]:
         directory.mkdir(exist_ok=True)
         outputs = []
         for split, rows in splits.items():
-            metrics = {
-                "name": "math",
-                "license": license,
-                "Number of examples": len(rows),
-                "Number of turns": _statistic(len(rows)),
-            }
             (directory / f"{split}.jsonl").write_bytes(b"".join(one + b"\n" for one in rows))
+            columns = measure(Target(directory / f"{split}.jsonl")).columns
+            metrics = {"name": "math", "license": license, **gym_metrics([(columns, 1)])}
             (directory / f"{split}_metrics.json").write_text(json.dumps(metrics))
             (directory / f"{split}_statistics.json").write_text(json.dumps({"tokens": {"mean": 3.5, "p99": 7}}))
             for path, count in (
@@ -70,7 +68,3 @@ def prepare(tmp_path: Path) -> Callable[..., Dataset]:
         return load_dataset(directory, environment)
 
     return make
-
-
-def _statistic(count: int) -> dict[str, float]:
-    return {"Total # non-null values": count, "Average": 1.0, "Min": 1.0, "Max": 1.0, "Standard deviation": 0.0}

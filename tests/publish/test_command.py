@@ -38,7 +38,9 @@ def test_publish_prints_the_pull_request_and_verifies_it(hub: Hub, prepare: Prep
     assert (done.returncode, done.stdout) == (0, f"{hub.url}/datasets/{REPO}/discussions/1\n"), done.stderr
     assert "all 2 rows came back as they were sent" in done.stderr
     again = gymdata(*command, "--format", "json", token=OTHER)
-    assert json.loads(again.stdout)["sent"] is False, again.stderr
+    document = json.loads(again.stdout)
+    assert document["sent"] is False, again.stderr
+    assert document["verified"] == {"train": 2}, "an earlier run may have been killed before it had compared the rows"
 
 
 def test_dry_run_shows_everything_and_sends_nothing(hub: Hub, prepare: Prepare) -> None:
@@ -46,7 +48,8 @@ def test_dry_run_shows_everything_and_sends_nothing(hub: Hub, prepare: Prepare) 
     dataset = prepare(train=[row("a"), row("b")])
     done = gymdata("publish", "math", "--output-dir", dataset.directory, "--repo-id", REPO, "--create-pr", "--dry-run")
     assert done.returncode == 0, done.stderr
-    for shown in ("new pull request", "changed  train.jsonl", "2 -> 2 rows; 1 added, 1 removed", "license: mit", "line 2"):
+    shown_lines = ("new pull request", "changed  train.jsonl", "2 -> 2 rows; 1 added, 1 removed", "license: mit", "line 2")
+    for shown in (*shown_lines, "message: Publish train with gymdata"):
         assert shown in done.stdout
     assert list(hub.repos[REPO].head.tree) == ["train.jsonl"] and not hub.repos[REPO].discussions
 
@@ -151,3 +154,91 @@ def test_prepare_downloads_what_is_missing_and_records_the_commit(hub: Hub, tmp_
     assert f"fetched data/math/source/train.jsonl: {repo}@{commit[:12]}" in done.stderr
     inputs = json.loads((tmp_path / "data/math/manifest.json").read_bytes())["inputs"]
     assert [one["revision"] for one in inputs] == [commit, commit]
+
+
+CONFIG = """
+rules:
+  resources_servers:
+    rules: {entrypoint: app.py, domain: math}
+solver:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {type: resources_servers, name: rules}
+      model_server: {type: responses_api_models, name: policy_model}
+      datasets:
+      - {name: example, type: example, jsonl_fpath: mine.jsonl}
+"""
+
+
+def test_a_file_is_published_as_a_split_with_a_configuration_of_ones_own(hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_bytes(row("a") + b"\n" + row("b") + b"\n")
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    command = ("publish", "--input", "mine.jsonl", "--config", "c.yaml", "--organization", "acme", "--dataset-name", "sums")
+    for split in ("validation", "train", "test"):
+        done = gymdata(*command, "--split", split, "--license", "MIT", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    tree = hub.repos[REPO].head.tree
+    assert {"train.jsonl", "validation.jsonl", "test.jsonl", "test_metrics.json", "data/test-00000-of-00001.parquet"} <= set(tree)
+    assert sorted(path.name for path in tmp_path.glob("*.*")) == ["c.yaml", "mine.jsonl"], "nothing is left beside the file"
+    refused = gymdata(*command, cwd=tmp_path)
+    assert refused.returncode == 1 and "there is no license" in refused.stderr
+    wrong = gymdata(*command, "--license", "mitt", cwd=tmp_path)
+    assert wrong.returncode == 2 and "did you mean 'MIT'" in wrong.stderr
+    odd = gymdata(*command, "--split", "dev", cwd=tmp_path)
+    assert odd.returncode == 2 and "--input is one split" in odd.stderr
+
+
+def test_the_bad_rows_of_an_input_are_shown(hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_bytes(row("a") + b'\n{"question": "?"}\n')
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    done = gymdata("publish", "--input", "mine.jsonl", "--config", "c.yaml", "--repo-id", REPO, "--license", "MIT", cwd=tmp_path)
+    assert done.returncode == 1 and "mine.jsonl:2  GD201 error" in done.stderr
+    assert not hub.requests
+
+
+@pytest.mark.parametrize("answer", ["y", "n", "--yes"])
+def test_a_repository_that_changes_meanwhile_is_shown_and_asked_about(hub: Hub, prepare: Prepare, answer: str) -> None:
+    hub.add_repo(REPO, {"train.jsonl": row("a") + b"\n"})
+    dataset = prepare(train=[row("a"), row("b")])
+
+    def meanwhile(line: str) -> None:
+        if "/preupload/" in line and "theirs" not in hub.repos[REPO].head.tree:
+            hub.commit(REPO, {"theirs": b"x"})
+
+    hub.before.append(meanwhile)
+    command = ["publish", "math", "--output-dir", dataset.directory, "--repo-id", REPO, "--no-verify"]
+    if answer == "--yes":
+        done = gymdata(*command, "--yes")
+        code, said = done.returncode, done.stderr
+    else:
+        code, said = on_a_terminal(*command, type_after=("[y/N]", f"{answer}\n"))
+    assert "has changed since the plan was made: theirs" in said or answer == "--yes"
+    if answer == "n":
+        assert code == 3 and "train_metrics.json" not in hub.repos[REPO].head.tree
+    else:
+        assert code == 0 and {"theirs", "train_metrics.json"} <= set(hub.repos[REPO].head.tree)
+        assert "1 added" in said, "what the commit does to what is there now"
+
+
+def on_a_terminal(*arguments: object, type_after: tuple[str, str]) -> tuple[int, str]:
+    """Exit code and output of a command on a terminal, where something is typed once a text has appeared."""
+    import pty
+
+    prompt, answer = type_after
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_TOKEN": OWNER}
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "gymdata.cli.main", *map(str, arguments)]
+    child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    said = ""
+    while True:
+        try:
+            block = os.read(ours, 4096).decode(errors="replace")
+        except OSError:  # the other end is closed
+            break
+        if prompt in said + block and prompt not in said:
+            os.write(ours, answer.encode())
+        said += block
+    os.close(ours)
+    return child.wait(), said

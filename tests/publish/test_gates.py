@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gymdata.errors import UsageError
-from gymdata.publish.dataset import Dataset, load_dataset, objections
+from gymdata.publish.dataset import Dataset, load_dataset
+from gymdata.publish.gates import objections
 from gymdata.publish.secrets import find_secrets
 from tests.publish.conftest import ENVIRONMENT, row
 
@@ -27,6 +29,44 @@ def test_rows_that_were_touched_after_validation_may_not(prepare: Prepare) -> No
     dataset = prepare(train=[row("a")])
     (dataset.directory / "train.jsonl").write_bytes(row("b") + b"\n")
     assert "GD701" in codes(dataset)
+
+
+def test_rows_are_judged_again_whatever_the_manifest_says(prepare: Prepare) -> None:
+    dataset = prepare(train=[row("a"), b'{"question": "?", "expected_answer": "4"}'])
+    (one,) = objections(dataset)
+    assert (one.file, one.finding.code, one.finding.line) == ("train.jsonl", "GD701", 2)
+    assert "1 errors, first GD201" in one.finding.message
+
+
+def test_numbers_that_are_not_those_of_the_rows_may_not(prepare: Prepare) -> None:
+    dataset = prepare(train=[row("a"), row("b c")])
+    (split,) = dataset.splits
+    metrics = {**split.metrics, "Number of examples": 3}
+    (one,) = objections(replace(dataset, splits=(replace(split, metrics=metrics),)))
+    assert (one.file, one.finding.code) == ("train_metrics.json", "GD702")
+    assert "Number of examples: 3 there, 2 now" in one.finding.message
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_a_stale_metrics_file_beside_a_source_may_not(tmp_path: Path, monkeypatch, stale: bool) -> None:
+    from gymdata.environments import registry
+    from gymdata.prepare import prepare
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.jsonl").write_bytes(b"".join(row(f"{number}?") + b"\n" for number in range(5)))
+    environment = registry.load("math")
+    instances = []
+    for instance in environment.instances:
+        entries = [one for one in instance.datasets if one.type == "train"]
+        changed = [one.model_copy(update={"jsonl_fpath": "mine.jsonl", "num_repeats": 3}) for one in entries]
+        bound = [one.bound(instance.name, one.place, Path("mine.jsonl")) for one in changed]
+        instances.append(replace(instance, datasets=tuple(bound)))
+    environment = replace(environment, instances=tuple(instances), builtin=False)
+    prepare([environment], tmp_path / "out")
+    if stale:
+        sidecar = tmp_path / "mine_metrics.json"
+        sidecar.write_text(sidecar.read_text().replace('"Number of examples": 15', '"Number of examples": 5'))
+    assert codes(load_dataset(tmp_path / "out", environment)) == (["GD702"] if stale else [])
 
 
 def test_a_directory_that_was_never_prepared_is_no_dataset(tmp_path: Path) -> None:

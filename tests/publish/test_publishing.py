@@ -106,6 +106,32 @@ def test_an_open_pull_request_can_be_added_to(hub: Hub, prepare: Prepare) -> Non
     assert "data/train-*-of-*.parquet" in card and "data/validation-*-of-*.parquet" in card
 
 
+def test_a_branch_with_what_main_holds_can_be_made(hub: Hub, prepare: Prepare) -> None:
+    dataset = prepare(train=ROWS)
+    publish(dataset, create_pr=False)
+    plan, done = publish(dataset, create_pr=False, revision="release")
+    assert not plan.nothing_to_do and (done.revision, done.sent) == ("release", True)
+    assert hub.repos[REPO].refs["release"] == hub.repos[REPO].refs["main"]
+    plan, done = publish(dataset, revision="another", create_pr=True)
+    assert plan.nothing_to_do and not done.sent and not hub.open_pull_requests(REPO)
+
+
+def test_a_stranger_is_told_that_a_branch_cannot_be_made(hub: Hub, prepare: Prepare) -> None:
+    hub.add_repo(REPO)
+    with pytest.raises(Denied, match="leave --revision out"):
+        publish(prepare(train=ROWS), OTHER, revision="mine")
+    with pytest.raises(Denied, match="you may not make it"):
+        publish(prepare(train=ROWS), OTHER, repo_id="acme/other")
+
+
+def test_the_origin_of_a_split_stays_when_another_is_published(hub: Hub, prepare: Prepare) -> None:
+    publish(prepare(train=ROWS), create_pr=False)
+    publish(prepare(name="other", license="CC0-1.0", validation=ROWS[:1]), create_pr=False)
+    card = hub.read(REPO, "README.md").decode()
+    assert card.index("train: validated, measured") < card.index("validation: validated, measured")
+    assert "license:\n- mit\n- cc0-1.0\n" in card
+
+
 def test_a_new_branch_is_made_for_a_revision_that_is_none_yet(hub: Hub, prepare: Prepare) -> None:
     hub.add_repo(REPO, {"LICENSE": b"MIT"})
     _, done = publish(prepare(train=ROWS), create_pr=False, revision="next")
@@ -188,6 +214,20 @@ def test_a_dataset_joins_a_collection_once(hub: Hub, prepare: Prepare) -> None:
     for _ in range(2):
         publish(prepare(train=ROWS), create_pr=False, collection="acme/sums-1")
     assert hub.collections["acme/sums-1"] == [REPO]
+
+
+def test_a_collection_that_is_none_is_said_before_anything_is_sent(hub: Hub, prepare: Prepare) -> None:
+    with pytest.raises(ExternalError, match="no collection acme/none-1"):
+        publish(prepare(train=ROWS), collection="acme/none-1")
+    assert REPO not in hub.repos
+
+
+def test_a_collection_of_others_is_said_after_the_pull_request_was_made(hub: Hub, prepare: Prepare) -> None:
+    hub.add_repo(REPO)
+    hub.collections["acme/sums-1"] = []
+    with pytest.raises(ExternalError, match=r"discussions/1.*not added to the collection"):
+        publish(prepare(train=ROWS), OTHER, collection="acme/sums-1")
+    assert len(hub.open_pull_requests(REPO)) == 1
 
 
 def test_a_new_repository_is_private_unless_told_otherwise(hub: Hub, prepare: Prepare) -> None:

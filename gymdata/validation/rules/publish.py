@@ -9,12 +9,13 @@ _TOKEN = "hf_" + "x" * 34
 
 PUBLISH_RULES: list[Rule] = [
     Rule(
-        "GD701", "not-validated", "error", "The files are not the ones that `gymdata prepare` validated.",
-        "The manifest holds the digest of every file; a file with another digest was changed after its rows were judged.",
+        "GD701", "not-validated", "error", "The files are not the ones that `gymdata prepare` validated, or their rows have errors.",
+        "The manifest holds the digest of every file; a file with another digest was changed after its rows were judged. They are judged"
+        " once more before they leave, whatever the manifest says.",
         "Run `gymdata prepare` again.", "", "",
     ),
     Rule(
-        "GD702", "stale-statistics", "error", "The source changed after it was prepared, or a split has no statistics.",
+        "GD702", "stale-statistics", "error", "The source changed after it was prepared, or statistics are not those of the rows.",
         "What would be published is older than the rows that its owner has now, or cannot be compared by anyone.",
         "Run `gymdata prepare` again.", "", "",
     ),
