@@ -1,0 +1,1 @@
+"""From tasks to rewards: rollouts collected, measured, chosen from."""
