@@ -58,7 +58,7 @@ def objections(dataset: Dataset, accept_secrets: bool = False, jobs: int = 1) ->
         if not accept_secrets:
             from gymdata.publish.secrets import find_secrets
 
-            for finding in find_secrets(split.path):
+            for finding in find_secrets(split.path, jobs):
                 yield Objection(split.path.name, finding)
 
 

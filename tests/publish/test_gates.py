@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gymdata.errors import UsageError
 from gymdata.publish.dataset import Dataset, load_dataset
 from gymdata.publish.gates import objections
-from gymdata.publish.secrets import find_secrets
+from gymdata.publish.secrets import Detector, detectors, find_secrets
 from tests.publish.conftest import ENVIRONMENT, row
 
 Prepare = Callable[..., Dataset]
@@ -132,9 +134,32 @@ def test_a_credential_is_found_on_its_line_and_not_repeated(prepare: Prepare, se
     assert codes(dataset, accept_secrets=True) == []
 
 
+ASCII = st.characters(codec="ascii")
+
+
+@pytest.mark.parametrize("detector", detectors(), ids=lambda one: f"{one.name}-{one.literal.decode()}")
+def test_whatever_a_pattern_matches_is_searched_for(detector: Detector) -> None:
+    @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+    @given(st.from_regex(detector.pattern, alphabet=ASCII), st.text(max_size=9))
+    def check(secret: str, around: str) -> None:
+        chunk = f"{around} {secret} {around}".encode()
+        text = chunk.decode()
+        expected = [match.start() for match in detector.pattern.finditer(text)]
+        assert list(detector.starts(chunk, chunk.lower(), text)) == expected
+
+    check()
+
+
 def test_mathematics_code_and_prose_hold_no_credentials() -> None:
     data = Path(__file__).parents[2].parent / "shared" / "data"
     if not data.is_dir():
         pytest.skip("needs ../shared: real rows")
     for path in sorted(data.glob("*.jsonl")):
         assert list(find_secrets(path)) == [], path
+
+
+def test_lines_are_counted_alike_by_any_number_of_processes(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    plain, secret = row("x" * 900) + b"\n", row(f"my token is {SECRETS['github']}") + b"\n"
+    path.write_bytes(plain * 7_000 + secret + plain * 3_000 + secret)
+    assert [one.line for one in find_secrets(path, 2)] == [one.line for one in find_secrets(path)] == [7_001, 10_002]
