@@ -24,11 +24,11 @@ def run(args: argparse.Namespace) -> int:
     from gymdata.publish import diff
 
     with tempfile.TemporaryDirectory(prefix="gymdata-diff-") as folder:
-        sides = [_side(name, Path(folder, str(index))) for index, name in enumerate((args.before, args.after))]
+        sides = [side(name, Path(folder, str(index))) for index, name in enumerate((args.before, args.after))]
         files = [Path(name).is_file() for name in (args.before, args.after)]
         if all(files):
             # Two files are two states of one split, whatever they are called.
-            sides = [{"rows": next(iter(side.values()))} for side in sides]
+            sides = [{"rows": next(iter(one.values()))} for one in sides]
         found = diff.compare(sides[0], sides[1], (args.before, args.after))
     if args.format == "json":
         print(json.dumps(diff.to_json(found), indent=2))
@@ -40,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _side(name: str, folder: Path) -> dict[str, Path]:
+def side(name: str, folder: Path) -> dict[str, Path]:
+    """The split files that a name stands for; those of the Hub are fetched into `folder`. Raises UsageError if it is nothing."""
     from gymdata.publish.diff import splits_of
 
     if Path(name).exists():

@@ -17,6 +17,7 @@ COMMANDS = {
     "validate": "check rows, and say what is wrong, where, why and what to do",
     "stats": "measure rows",
     "collate": "write the splits of an environment, nothing else",
+    "expectations": "check what a prepared dataset should be like, or draft it",
     "publish": "send a prepared dataset to the Hugging Face Hub as a pull request",
     "diff": "compare two prepared datasets",
     "convert": "turn chat rows, ShareGPT, CSV or Parquet into rows",
