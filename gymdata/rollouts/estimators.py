@@ -88,7 +88,9 @@ def wilson(n: int, right: int) -> tuple[float, float]:
     return (0.0 if right == 0 else max(0.0, middle - half)), (1.0 if right == n else min(1.0, middle + half))
 
 
-def bootstrap(columns: Mapping[str, Sequence[float | None]], seed: int, resamples: int = 1000) -> dict[str, tuple[float, float] | None]:
+def bootstrap(
+    columns: Mapping[str, Sequence[float | None]], seed: int, resamples: int = 1000
+) -> dict[str, tuple[float, float] | None]:
     """Percentile intervals of the means of columns that have one value per task, or None where a task has none.
 
     Whole tasks are drawn, because rollouts of one task are no independent observations. The same seed draws the same tasks for

@@ -1,0 +1,339 @@
+"""Finished rollouts as numbers: what a profile needs of each row, in columns; the rows themselves are not held.
+
+320,000 rollouts of five numeric fields take some 60 MB, however long their responses are.
+"""
+
+from __future__ import annotations
+
+import functools
+from array import array
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import xxhash
+
+from gymdata.engine.local import ordered_map
+from gymdata.errors import DataError
+from gymdata.rollouts.tasks import ROLLOUT_INDEX, TASK_INDEX, Samples, TaskKey, run_of
+from gymdata.rows.lines import MAX_LINE_BYTES, ByteRange, DamagedFile, chunks, ranges
+from gymdata.validation.findings import Finding
+
+OUTCOME_KEYS = frozenset({"response", "reward", "mask_sample", "failure_kind", "failure_reason", "ng_trajectory", "ng_perf"})
+"""Keys of a finished rollout that its task did not have, besides those that begin with `_` and the verifier's own."""
+
+NAN = float("nan")
+_NUMBER_STARTS = frozenset(b"-0123456789tf")
+_row = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_decode = msgspec.json.decode
+
+
+@dataclass(slots=True)
+class Column:
+    """A numeric field: per rollout a value (NaN where it has none) and its kind (0 none, 1 int, 2 float)."""
+
+    values: array[float] = field(default_factory=lambda: array("d"))
+    kinds: bytearray = field(default_factory=bytearray)
+
+    def pad(self, rows: int) -> None:
+        """Say that the field is missing from all rollouts up to the number `rows`."""
+        if missing := rows - len(self.kinds):
+            self.values.extend([NAN] * missing)
+            self.kinds.extend(bytes(missing))
+
+    def number(self, row: int) -> int | float:
+        """The value as it stood in the row, which must have one."""
+        return int(self.values[row]) if self.kinds[row] == 1 else self.values[row]
+
+
+@dataclass(slots=True)
+class Rollouts:
+    """Finished rollouts in file order. All arrays have one value per rollout; a missing number is NaN, a missing index -1."""
+
+    tasks: array[int] = field(default_factory=lambda: array("q"))
+    indices: array[int] = field(default_factory=lambda: array("q"))
+    runs: list[str | None] = field(default_factory=list)
+    """What ran each rollout: its environment server, else its agent (see `agents`)."""
+    agents: dict[str, str | None] = field(default_factory=dict)
+    """By run, the agent."""
+    fields: dict[str, Column] = field(default_factory=dict)
+    """What NeMo Gym aggregates: the row's numbers and booleans, and those of `response.usage`, which take precedence."""
+    odd: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """The numbers of the rollouts whose `rollout_infos` entry is not made of `fields`."""
+    rewards: array[float] = field(default_factory=lambda: array("d"))
+    """NaN of a rollout that nobody scored."""
+    masked: bytearray = field(default_factory=bytearray)
+    answers: array[int] = field(default_factory=lambda: array("Q"))
+    """Digest of the extracted answer; 0 if there is none."""
+    turns: array[int] = field(default_factory=lambda: array("l"))
+    """How often the model was asked: runs of its own items, between what tools and users said. -1 without a response."""
+    calls: array[int] = field(default_factory=lambda: array("l"))
+    """Tool calls; -1 without a response."""
+    truncated: list[str | None] = field(default_factory=list)
+    """Why the response is incomplete."""
+    components: dict[str, Column] = field(default_factory=dict)
+    """`reward_components`."""
+    performance: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """`ng_perf` of the rollouts that have one."""
+    has_answers: bool = False
+    anonymous: list[tuple[int, bytes]] = field(default_factory=list)
+    """Number of each rollout without a task index, and the digest of its request."""
+    samples: dict[TaskKey, tuple[int, bytes]] = field(default_factory=dict)
+    """By task, the lowest rollout index and the task's row as JSON, of those not yet taken by a Samples."""
+    findings: list[Finding] = field(default_factory=list)
+    lines: int = 0
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def merge(self, other: Rollouts) -> None:
+        """Append the rollouts of `other`, whose lines follow these."""
+        before, rows = len(self), len(self) + len(other)
+        for name in ("tasks", "indices", "runs", "rewards", "masked", "answers", "turns", "calls", "truncated"):
+            getattr(self, name).extend(getattr(other, name))
+        for mine, theirs in ((self.fields, other.fields), (self.components, other.components)):
+            for key, column in theirs.items():
+                own = mine.setdefault(key, Column())
+                own.pad(before)
+                own.values.extend(column.values)
+                own.kinds.extend(column.kinds)
+            for column in mine.values():
+                column.pad(rows)
+        self.agents = other.agents | self.agents
+        self.odd |= {before + row: info for row, info in other.odd.items()}
+        self.performance |= {before + row: record for row, record in other.performance.items()}
+        self.anonymous += [(before + row, digest) for row, digest in other.anonymous]
+        self.has_answers |= other.has_answers
+        self.findings += [finding.at(finding.line + self.lines) for finding in other.findings]
+        self.lines += other.lines
+
+
+def read(
+    paths: Sequence[Path],
+    samples: Samples | None,
+    *,
+    answer_key: str = "extracted_answer",
+    jobs: int = 1,
+    on_progress: Callable[[str, int, int], None] = lambda name, done, total: None,
+) -> tuple[Rollouts, dict[str, list[Finding]]]:
+    """Read rollout files as one; returns their rollouts and, by file, the findings of the lines that cannot be used.
+
+    Rows without `_ng_task_index` are tasks by their request, rows without `_ng_rollout_index` are counted, both in file order.
+    `samples` takes the tasks' rows, as far as rollouts show them. Raises DataError where two rollouts have the same indices,
+    and OSError where a file cannot be read.
+    """
+    rollouts = Rollouts()
+    findings: dict[str, list[Finding]] = {}
+    for path in paths:
+        parts = ranges(path)
+        total, start = path.stat().st_size, len(rollouts)
+        rollouts.lines = 0
+        work = functools.partial(_read_range, answer_key=answer_key, sampled=samples is not None)
+        for part, found in zip(parts, ordered_map(work, parts, jobs if total > 8_000_000 else 1), strict=True):
+            if samples is not None:
+                samples.take(found.samples)
+            rollouts.merge(found)
+            on_progress(str(path), min(part.stop, total), total)
+        findings[str(path)], rollouts.findings = rollouts.findings, []
+        if len(rollouts) == start and not findings[str(path)]:
+            findings[str(path)] = [Finding("GD110", "$", "the file holds no rollouts")]
+    names = _number(rollouts)
+    if samples is not None:
+        samples.rename(names)
+    return rollouts, findings
+
+
+def _number(rollouts: Rollouts) -> dict[bytes, int]:
+    """Give indices to the rollouts that have none; the digests of their tasks by index. Raises DataError for repeated pairs."""
+    following = max(rollouts.tasks, default=-1) + 1
+    names: dict[bytes, int] = {}
+    for row, digest in rollouts.anonymous:
+        rollouts.tasks[row] = names.setdefault(digest, following + len(names))
+    counts: Counter[tuple[int, str | None]] = Counter()
+    seen: set[tuple[int, int, str | None]] = set()
+    for row, (task, index, run) in enumerate(zip(rollouts.tasks, rollouts.indices, rollouts.runs, strict=True)):
+        if index < 0:
+            index = rollouts.indices[row] = counts[task, run]
+            counts[task, run] += 1
+        if (task, index, run) in seen:
+            raise DataError(
+                f"two rollouts of {run or 'one environment'} have {TASK_INDEX} {task} and {ROLLOUT_INDEX} {index}",
+                "a (task, rollout) counts once: give each file of a run once, or put shards together with `gymdata rollouts merge`",
+            )
+        seen.add((task, index, run))
+    return names
+
+
+def _read_range(part: ByteRange, answer_key: str, sampled: bool) -> Rollouts:
+    rollouts = Rollouts()
+    try:
+        for chunk in chunks(part):
+            if isinstance(chunk, int):
+                rollouts.lines += 1
+                message = f"the line has {chunk:,} bytes; the longest that is read has {MAX_LINE_BYTES:,}"
+                rollouts.findings.append(Finding("GD109", "$", message, line=rollouts.lines))
+                continue
+            for line in chunk.split(b"\n"):
+                rollouts.lines += 1
+                if line.strip() and not _add(rollouts, line, answer_key, sampled):
+                    rollouts.findings += [finding.at(rollouts.lines) for finding in _unusable(line)]
+    except DamagedFile as error:
+        message = f"the compressed file is damaged after line {rollouts.lines}: {error}"
+        rollouts.findings.append(Finding("GD100", "$", message, "fetch or compress it again", line=rollouts.lines + 1))
+    for column in (*rollouts.fields.values(), *rollouts.components.values()):
+        column.pad(len(rollouts))
+    return rollouts
+
+
+def _unusable(line: bytes) -> list[Finding]:
+    from gymdata.validation.judge import is_error, judge
+
+    errors = [finding for finding in judge(line, "rollout").findings if is_error(finding)]
+    return errors or [Finding("GD202", "$", f"{TASK_INDEX} or {ROLLOUT_INDEX} is no whole number from 0 on")]
+
+
+def _add(rollouts: Rollouts, line: bytes, answer_key: str, sampled: bool) -> bool:
+    """Take in one line; False, and nothing taken, if it is no rollout."""
+    try:
+        row = _row.decode(line)
+        numbers = {
+            key: _decode(raw)
+            for key, raw in row.items()
+            if memoryview(raw)[0] in _NUMBER_STARTS and (key[:1] != "_" or key in (TASK_INDEX, ROLLOUT_INDEX))
+        }
+        response = decode_response(row.get("response"))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
+    task, index = (numbers.pop(key, None if key in row else -1) for key in (TASK_INDEX, ROLLOUT_INDEX))
+    usable = all(
+        type(value) is int and (value >= 0) == (key in row) for key, value in ((TASK_INDEX, task), (ROLLOUT_INDEX, index))
+    )
+    if not usable or not ("reward" in row or "response" in row):
+        return False
+    number = len(rollouts)
+    run, agent = run_of(row)
+    if run is not None:
+        rollouts.agents.setdefault(run, agent)
+    numbers.pop("mask_sample", None)
+    rollouts.masked.append("mask_sample" in row and bool(_decode(row["mask_sample"])))
+    _add_numbers(rollouts, row, numbers, response.usage if response is not None else None)
+    reward = numbers.get("reward")
+    rollouts.rewards.append(NAN if reward is None or "_ng_failure_class" in row else float(reward))
+    components = _decode(row["reward_components"]) if "reward_components" in row else None
+    for key, value in components.items() if isinstance(components, dict) else ():
+        if isinstance(value, int | float):
+            _append(rollouts.components, key, value, number)
+    if "ng_perf" in row and isinstance(record := _decode(row["ng_perf"]), dict):
+        rollouts.performance[number] = record
+    rollouts.tasks.append(task)
+    rollouts.indices.append(index)
+    rollouts.runs.append(run)
+    rollouts.answers.append(_answer(row.get(answer_key)))
+    rollouts.has_answers |= answer_key in row
+    turns, calls = (-1, -1) if response is None else _count(response.output)
+    rollouts.turns.append(turns)
+    rollouts.calls.append(calls)
+    rollouts.truncated.append(None if response is None else truncation(response))
+    name: int | bytes = task
+    if task < 0:
+        name = digest = xxhash.xxh3_128_digest(bytes(row.get("responses_create_params", b"")))
+        rollouts.anonymous.append((number, digest))
+    if sampled and ((name, run) not in rollouts.samples or index < rollouts.samples[name, run][0]):
+        kept = {key: raw for key, raw in row.items() if key not in OUTCOME_KEYS and not key.startswith("_")}
+        rollouts.samples[name, run] = (index, msgspec.json.encode(kept))
+    return True
+
+
+def _add_numbers(rollouts: Rollouts, row: Mapping[str, msgspec.Raw], numbers: Mapping[str, Any], usage: Any) -> None:
+    """Put the numbers of a rollout into `fields`, and what its `rollout_infos` entry says beyond them into `odd`."""
+    usage = usage if isinstance(usage, dict) else {}
+    counted = {key: value for key, value in usage.items() if isinstance(value, int | float)}
+    metrics = {key: value for key, value in numbers.items() if key not in usage}
+    metrics |= {key: value for key, value in counted.items() if not key.startswith("_")}
+    number = len(rollouts)
+    for key, value in metrics.items():
+        _append(rollouts.fields, key, value, number)
+    info = counted | {key: value for key, value in numbers.items() if key != "reward"}
+    info = {key: int(value) if isinstance(value, bool) else value for key, value in info.items()}
+    if "reward" in row and "reward" not in counted:
+        info["reward"] = numbers["reward"] if "reward" in numbers else _decode(row["reward"])
+    if info != metrics or isinstance(info.get("reward"), bool):
+        rollouts.odd[number] = info
+
+
+def _append(columns: dict[str, Column], key: str, value: float, row: int) -> None:
+    column = columns.get(key)
+    if column is None:
+        column = columns[key] = Column()
+    column.pad(row)
+    column.values.append(value)
+    column.kinds.append(2 if type(value) is float else 1)
+
+
+def _answer(raw: msgspec.Raw | None) -> int:
+    value = None if raw is None else _decode(raw)
+    if value is None:
+        return 0
+    text = value.strip() if isinstance(value, str) else value
+    return xxhash.xxh3_64_intdigest(msgspec.json.encode(text, order="sorted")) or 1
+
+
+class Item(msgspec.Struct):
+    """What counts of an item of `output`."""
+
+    type: str = "message"
+    role: str = "assistant"
+
+
+class Response(msgspec.Struct):
+    """What a profile reads of a response."""
+
+    usage: Any = None
+    incomplete_details: Any = None
+    status: Any = None
+    output: list[Item] = []
+
+
+class _LooseResponse(Response):
+    output: Any = None
+
+
+_response = msgspec.json.Decoder(Response | None)
+_loose = msgspec.json.Decoder(_LooseResponse)
+
+
+def decode_response(raw: msgspec.Raw | None) -> Response | None:
+    """The response of a rollout; None if it is null, missing or no object. Output that is no list of items counts as empty."""
+    if raw is None:
+        return None
+    try:
+        return _response.decode(raw)
+    except msgspec.ValidationError:
+        pass
+    try:
+        loose = _loose.decode(raw)
+    except msgspec.ValidationError:
+        return None
+    return Response(loose.usage, loose.incomplete_details, loose.status)
+
+
+def truncation(response: Response) -> str | None:
+    """Why a response is incomplete, None if it is complete."""
+    details = response.incomplete_details
+    if isinstance(details, dict) and isinstance(details.get("reason"), str):
+        return details["reason"]
+    return "incomplete" if response.status == "incomplete" else None
+
+
+def _count(output: Sequence[Item]) -> tuple[int, int]:
+    turns = calls = 0
+    model_spoke = False
+    for item in output:
+        own = item.role == "assistant" and not item.type.endswith("_output")
+        turns += own and not model_spoke
+        calls += item.type.endswith("_call")
+        model_spoke = own
+    return turns, calls

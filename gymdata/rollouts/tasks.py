@@ -1,0 +1,97 @@
+"""The tasks behind rollouts: which there are, how many rollouts each is to get, and the row of each, kept on disk."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import xxhash
+
+from gymdata.errors import DataError
+from gymdata.rows.lines import COMPRESSED_SUFFIXES, MAX_LINE_BYTES, ByteRange, chunks, ranges
+
+TASK_INDEX, ROLLOUT_INDEX = "_ng_task_index", "_ng_rollout_index"
+
+TaskKey = tuple[int | bytes, str | None]
+"""A task: its index, or the digest of its request where it has none, and what ran it. Environments may use the same indices."""
+
+_row = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_index = msgspec.json.Decoder(int)
+_decode = msgspec.json.decode
+
+
+def run_of(row: Mapping[str, msgspec.Raw]) -> tuple[str | None, str | None]:
+    """What runs a row, its environment server or else its agent; and its agent."""
+    reference = _decode(row["agent_ref"]) if "agent_ref" in row else None
+    agent = reference.get("name") if isinstance(reference, dict) else None
+    server = _decode(row["_ng_environment_server"]) if "_ng_environment_server" in row else None
+    return server if isinstance(server, str) else agent, agent
+
+
+class Samples:
+    """One row per task, kept in a temporary file."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the profile; gone with it)
+        self._places: dict[TaskKey, tuple[int, int, int]] = {}
+
+    def take(self, samples: Mapping[TaskKey, tuple[int, bytes]]) -> None:
+        """Keep, per task, the row with the lowest rollout index; of equal ones the first."""
+        for task, (index, row) in samples.items():
+            if task not in self._places or index < self._places[task][0]:
+                self._places[task] = (index, self._file.seek(0, 2), len(row))
+                self._file.write(row)
+
+    def rename(self, names: Mapping[bytes, int]) -> None:
+        """Give tasks that were known by a digest their index."""
+        self._places = {
+            (names.get(task, task) if isinstance(task, bytes) else task, run): place
+            for (task, run), place in self._places.items()
+        }
+
+    def get(self, task: int, run: str | None) -> bytes | None:
+        """The row of a task; one that says what runs it takes precedence over one that does not."""
+        place = self._places.get((task, run)) or self._places.get((task, None))
+        if place is None:
+            return None
+        self._file.seek(place[1])
+        return self._file.read(place[2])
+
+
+def expected_rollouts(path: Path, samples: Samples, num_repeats: int) -> Counter[tuple[int, str | None]]:
+    """The tasks of an input file, their rows given to `samples`: by task index and what is to run it, how many rollouts it gets.
+
+    A row with `_ng_rollout_index` (NeMo Gym's materialized inputs) stands for one rollout, any other for `num_repeats`. Rows
+    without `_ng_task_index` are numbered as NeMo Gym numbers them: in file order, byte-identical ones as one task.
+    Raises DataError for a line that is no object or has unusable indices.
+    """
+    expected: Counter[tuple[int, str | None]] = Counter()
+    numbers: dict[bytes, int] = {}
+    for line_number, line in _lines(path):
+        try:
+            row = _row.decode(line)
+            run, _ = run_of(row)
+            task, index = (_index.decode(row.pop(key)) if key in row else None for key in (TASK_INDEX, ROLLOUT_INDEX))
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise DataError(f"{path}:{line_number}: {error}", "see `gymdata validate`") from error
+        if task is None:
+            task = numbers.setdefault(xxhash.xxh3_128_digest(line), len(numbers))
+        expected[task, run] += num_repeats if index is None else 1
+        samples.take({(task, run): (index or 0, msgspec.json.encode(row))})
+    return expected
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    whole = ranges(path) if path.suffix in COMPRESSED_SUFFIXES else [ByteRange(path, 0, path.stat().st_size)]
+    for chunk in (chunk for part in whole for chunk in chunks(part)):
+        if isinstance(chunk, int):
+            raise DataError(f"{path}:{number + 1}: the line has {chunk:,} bytes; the longest that is read has {MAX_LINE_BYTES:,}")
+        for line in chunk.split(b"\n"):
+            number += 1
+            if line.strip():
+                yield number, line
