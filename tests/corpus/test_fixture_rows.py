@@ -30,3 +30,23 @@ def test_invalid_rows_give_the_finding_in_their_name_and_no_other(path, capsys):
 @pytest.mark.parametrize("path", sorted(ROWS.parent.glob("*/*.jsonl")), ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_the_rows_of_the_built_in_environments_give_no_finding(path, capsys):
     assert codes(path, capsys) == set()
+
+
+BEYOND_A_FILE = {
+    "GD109": "a line of more than 256 MB",
+    "GD112": "a prompt format",
+    "GD113": "a metrics file beside the rows",
+    "GD405": "a verifier: validate --gold",
+    "GD406": "a verifier: validate --gold",
+    "GD407": "a verifier: validate --gold",
+    "GD408": "a verifier: validate --gold",
+    "GD505": "a second split",
+}
+"""Codes that rows alone cannot show, and what they need."""
+
+
+def test_every_code_that_rows_can_show_has_a_file():
+    from gymdata.validation.catalogue import RULES
+
+    shown = {path.name[:5] for path in (ROWS / "invalid").glob("*.jsonl")}
+    assert shown == {code for code in RULES if code < "GD7"} - set(BEYOND_A_FILE)
