@@ -27,7 +27,38 @@ def _rollout() -> TypeAdapter[Any]:
     return schema.rollout_row()
 
 
-MODELS: dict[str, Callable[[], Any]] = {"row": _row, "rollout": _rollout}
+def _environment() -> type[Any]:
+    from gymdata.environments.schema import EnvironmentConfig
+
+    return EnvironmentConfig
+
+
+def _finding() -> type[Any]:
+    from gymdata.validation.reporters.json import Document
+
+    return Document
+
+
+def _manifest() -> type[Any]:
+    from gymdata.manifest import Manifest
+
+    return Manifest
+
+
+def _statistics() -> type[Any]:
+    from gymdata.statistics.statistics import Statistics
+
+    return Statistics
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "environment": _environment,
+    "finding": _finding,
+    "manifest": _manifest,
+    "rollout": _rollout,
+    "row": _row,
+    "statistics": _statistics,
+}
 """What is documented: name of the document -> a function that gives a pydantic model class or a TypeAdapter."""
 
 

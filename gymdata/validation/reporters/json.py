@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import islice
-from typing import TypedDict
+
+from typing_extensions import TypedDict  # pydantic takes that of `typing` from Python 3.12 on
 
 from gymdata.validation.catalogue import RULES
 from gymdata.validation.findings import Finding, Severity
