@@ -121,10 +121,14 @@ def _context(data_docs: Path | None) -> Iterator[Any]:
             f"expectations need {error.name}, which is not installed", "pip install 'gymdata[expectations]'"
         ) from error
     logging.getLogger("great_expectations").setLevel(logging.CRITICAL)
-    context = great_expectations.get_context(mode="ephemeral")
-    setattr(context.variables, "progress_bars", {"globally": False})  # noqa: B010  # its type is too narrow
-    for site in list(context.get_site_names()):
-        context.delete_data_docs_site(site)
+    from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults, ProgressBarsConfig
+
+    config = DataContextConfig(
+        store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+        analytics_enabled=False,
+        progress_bars=ProgressBarsConfig(globally=False),
+    )
+    context = great_expectations.get_context(mode="ephemeral", project_config=config)
     if data_docs is None:
         yield context
         return
@@ -171,6 +175,7 @@ def _validate(
     if not expectations:
         return {}
     import great_expectations as gx
+    from great_expectations.exceptions.exceptions import GreatExpectationsError
 
     batches = context.data_sources.add_pandas(name).add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
     suite = context.suites.add(gx.ExpectationSuite(name=name, expectations=list(expectations)))
@@ -184,6 +189,8 @@ def _validate(
                 expectation_parameters=dict(parameters),
                 result_format={"result_format": "COMPLETE", **({"unexpected_index_column_names": index} if index else {})},
             )
+    except GreatExpectationsError as error:
+        raise ConfigError(str(error), "mend the suite", str(path)) from error
     except TypeError as error:  # 1.24 cannot record what quantiles and divergences gave (its issue 12248)
         raise ConfigError(
             f"Great Expectations cannot run it: {error}",
