@@ -97,6 +97,7 @@ class SidecarConflict(DataError):
             "\n".join(map(str, conflicts)),
             "if the rows are right, accept their numbers with --overwrite-metrics; nothing was written",
         )
+        self.conflicts = tuple(conflicts)
 
 
 @dataclass(slots=True)
@@ -137,9 +138,8 @@ def prepare(
     """
     started = time.monotonic()
     with ThreadPoolExecutor(1) as digests:
-        if download:
-            _fetch_missing(environments, options, data_source, on_fetched)
-        sources = _sources(environments, directory, options, download, digests)
+        found = source_files(environments, options, download=download, data_source=data_source, on_fetched=on_fetched)
+        sources = _sources(found, directory, digests)
         before = read_manifest(directory)
         made_from = None
         if before is not None:
@@ -176,46 +176,50 @@ def prepare(
     return Prepared(directory, manifest, report, sidecars=sidecars)
 
 
-def _fetch_missing(
-    environments: Sequence[Environment], options: Options, data_source: str | None, on_fetched: Callable[[Fetched], None]
-) -> None:
-    from gymdata.sources.remote import fetch_dataset
+def source_files(
+    environments: Sequence[Environment],
+    options: Options,
+    *,
+    download: bool = False,
+    data_source: Literal["huggingface", "gitlab"] | None = None,
+    on_fetched: Callable[[Fetched], None] = lambda fetched: None,
+) -> list[tuple[Environment, DatasetConfig]]:
+    """The datasets that `prepare` would read, each with its file in place: fetched first if it is missing and `download` is set.
 
-    for environment in environments:
-        for dataset in environment.datasets(SPLITS[options.mode], real=True):
-            if not dataset.path.is_file():
-                on_fetched(fetch_dataset(dataset, environment, data_source))
+    Raises ConfigError for a file that is not there, UsageError if nothing is in scope, ExternalError for a source.
+    """
+    found = [(one, dataset) for one in environments for dataset in one.datasets(SPLITS[options.mode], real=download)]
+    for environment, dataset in found:
+        if download and not dataset.path.is_file():
+            from gymdata.sources.remote import fetch_dataset
 
-
-def _sources(
-    environments: Sequence[Environment], directory: Path, options: Options, real: bool, digests: ThreadPoolExecutor
-) -> list[_Source]:
-    """The datasets in scope, each with its file found and its digest under way."""
-    sources: list[_Source] = []
-    for environment in environments:
-        for dataset in environment.datasets(SPLITS[options.mode], real):
-            path = dataset.path
-            if not path.is_file():
-                file, line = dataset.place
-                remedy = (
-                    "fetch it with --download"
-                    if dataset.source
-                    else "mend `jsonl_fpath`, or name the dataset's `source` and use --download"
-                )
-                raise ConfigError(f"the dataset {dataset.name!r} has no file {dataset.jsonl_fpath}", remedy, file, line)
-            if path.resolve().parent == directory.resolve():
-                raise UsageError(
-                    f"{directory} holds the source file {path.name}, which the outputs might overwrite",
-                    "choose another --output-dir",
-                )
-            sources.append(_Source(environment, dataset, digests.submit(sha256, path)))
-    if not sources:
+            on_fetched(fetch_dataset(dataset, environment, data_source))
+    for _, dataset in found:
+        if not dataset.path.is_file():
+            remedy = (
+                "fetch it with --download"
+                if dataset.source
+                else "mend `jsonl_fpath`, or name the dataset's `source` and use --download"
+            )
+            raise ConfigError(f"the dataset {dataset.name!r} has no file {dataset.jsonl_fpath}", remedy, *dataset.place)
+    if not found:
         names = ", ".join(environment.name for environment in environments)
         raise UsageError(
             f"{names}: no dataset of type {' or '.join(SPLITS[options.mode])}, which is what --mode {options.mode} prepares",
             "declare one under an agent or a resources server, or choose the other --mode",
         )
-    return sources
+    return found
+
+
+def _sources(found: Sequence[tuple[Environment, DatasetConfig]], directory: Path, digests: ThreadPoolExecutor) -> list[_Source]:
+    """The datasets, each with the digest of its file under way."""
+    for _, dataset in found:
+        if dataset.path.resolve().parent == directory.resolve():
+            raise UsageError(
+                f"{directory} holds the source file {dataset.path.name}, which the outputs might overwrite",
+                "choose another --output-dir",
+            )
+    return [_Source(environment, dataset, digests.submit(sha256, dataset.path)) for environment, dataset in found]
 
 
 def _scan(
