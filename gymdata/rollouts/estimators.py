@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import NormalDist
+from typing import Any
 
 CONFIDENCE = 0.95
 """The level of every interval."""
@@ -36,7 +37,7 @@ def best_of_k(rewards: Sequence[float], k: int) -> float:
     return math.fsum(reward * (math.comb(index, k - 1) / draws) for index, reward in enumerate(sorted(rewards)) if index >= k - 1)
 
 
-def majority_at_k(answers: Mapping[object, Sequence[float]], blank: int, k: int) -> float:
+def majority_at_k(answers: Mapping[Any, Sequence[float]], blank: int, k: int) -> float:
     """The expected reward of the answer that most of `k` drawn rollouts gave.
 
     `answers` holds the rewards of the rollouts that gave each answer, `blank` is the number of those that gave none. Votes are

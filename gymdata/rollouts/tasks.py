@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,9 @@ from gymdata.rows.lines import COMPRESSED_SUFFIXES, MAX_LINE_BYTES, ByteRange, c
 
 TASK_INDEX, ROLLOUT_INDEX = "_ng_task_index", "_ng_rollout_index"
 
+MEASURED = frozenset({"pass_rate", "weight"})
+"""Keys that `rollouts select` writes into rows: no part of what a task says."""
+
 TaskKey = tuple[int | bytes, str | None]
 """A task: its index, or the digest of its request where it has none, and what ran it. Environments may use the same indices."""
 
@@ -29,7 +33,8 @@ def run_of(row: Mapping[str, msgspec.Raw]) -> tuple[str | None, str | None]:
     reference = _decode(row["agent_ref"]) if "agent_ref" in row else None
     agent = reference.get("name") if isinstance(reference, dict) else None
     server = _decode(row["_ng_environment_server"]) if "_ng_environment_server" in row else None
-    return server if isinstance(server, str) else agent, agent
+    run = server if isinstance(server, str) else agent
+    return (sys.intern(run) if isinstance(run, str) else None), agent
 
 
 class Samples:
@@ -60,6 +65,21 @@ class Samples:
             return None
         self._file.seek(place[1])
         return self._file.read(place[2])
+
+
+def identity(row: bytes | None) -> tuple[str | None, str | None]:
+    """The digests, in hexadecimal, by which a task's row is found again: of all it says (`MEASURED` apart) and of its conversation.
+
+    (None, None) for a row that is missing or no task.
+    """
+    from gymdata.rows.facts import describe
+
+    try:
+        values = msgspec.json.decode(row or b"")
+        facts = describe({key: value for key, value in values.items() if key not in MEASURED})
+    except (msgspec.DecodeError, UnicodeError, AttributeError, KeyError, TypeError, ValueError):
+        return None, None
+    return facts.key.hex(), f"{facts.prompt_key:016x}"
 
 
 def expected_rollouts(path: Path, samples: Samples, num_repeats: int) -> Counter[tuple[int, str | None]]:

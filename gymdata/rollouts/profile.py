@@ -1,0 +1,283 @@
+"""Profiling rollouts: their files are read once, measured per task and per run, and the profile's files are written.
+
+<stem>_reward_profiling.jsonl      NeMo Gym's, one line per task
+<stem>_agent_metrics.json          NeMo Gym's, one entry per agent
+<stem>_repeat_level_metrics.json   NeMo Gym's, one entry per agent and rollout index
+<stem>_aggregate_metrics.json      NeMo Gym's, one entry per agent with its tasks
+<stem>_task_statistics.jsonl       ours, one line per task (reward_statistics.task_line), which `rollouts select` reads
+<stem>_reward_statistics.json      ours, RewardStatistics
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from gymdata import atomic
+from gymdata.errors import DataError, UsageError
+from gymdata.rollouts import gym_profile
+from gymdata.rollouts.facts import Rollouts, read
+from gymdata.rollouts.gym_profile import Group
+from gymdata.rollouts.reward_statistics import (
+    Coverage,
+    RewardStatistics,
+    TaskNumbers,
+    environment_statistics,
+    task_line,
+    task_numbers,
+)
+from gymdata.rollouts.tasks import TASK_INDEX, Samples, expected_rollouts, identity
+from gymdata.rows.lines import COMPRESSED_SUFFIXES, open_stream
+from gymdata.validation.findings import Finding
+
+UNNAMED = "(unnamed)"
+"""The environment of rollouts that name neither agent nor server."""
+
+_encode = msgspec.json.encode
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How rollouts are measured."""
+
+    threshold: float = 1.0
+    """The reward from which on a rollout has passed."""
+    ks: tuple[int, ...] = ()
+    """The k of pass@k; none for the powers of two."""
+    answer_key: str = "extracted_answer"
+    num_repeats: int = 0
+    """How many rollouts each task was to have, where the inputs do not say it; 0 for as many as it has."""
+    seed: int = 0
+    resamples: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Rollouts and what was measured of them. `findings`, by file, are of lines that could not be used."""
+
+    rollouts: Rollouts
+    samples: Samples
+    groups: list[Group]
+    tasks: list[TaskNumbers]
+    statistics: RewardStatistics
+    findings: dict[str, list[Finding]]
+
+    def environment(self, run: str | None) -> str:
+        """What the rollouts of a run are called: their agent, or their server where several share the agent."""
+        return UNNAMED if run is None else gym_profile.labels(self.rollouts.agents)[run]
+
+
+def profile(
+    paths: Sequence[Path],
+    inputs: Path | None = None,
+    options: Options = Options(),
+    *,
+    jobs: int = 1,
+    on_progress: Callable[[str, int, int], None] = lambda name, done, total: None,
+) -> Profile:
+    """Measure the rollouts of some files, which together are one run.
+
+    `inputs` holds the tasks: NeMo Gym's materialized inputs or the rows that were given out; without it a task is what its
+    rollouts show of it. Raises DataError if no line is a rollout, two rollouts have the same indices, or one belongs to no task of
+    `inputs`; UsageError if a file is missing.
+    """
+    for path in (*paths, *([inputs] if inputs else [])):
+        if not path.is_file():
+            raise UsageError(f"{path}: no such file", "give rollout files, as `gymdata rollouts collect` writes them")
+    samples = Samples()
+    expected = expected_rollouts(inputs, samples, max(1, options.num_repeats)) if inputs else Counter()
+    rollouts, findings = read(
+        paths, None if inputs else samples, answer_key=options.answer_key, jobs=jobs, on_progress=on_progress
+    )
+    if not len(rollouts):
+        raise DataError(
+            f"{', '.join(map(str, paths))}: no line is a rollout", "`gymdata validate --kind rollout` says what the lines are"
+        )
+    groups = []
+    for (task, run), rows in gym_profile.group_rows(rollouts, range(len(rollouts))).items():
+        wanted = expected.get((task, run)) or expected.get((task, None)) or 0
+        if inputs and not wanted:
+            raise DataError(
+                f"{inputs} has no task {task} of {run or UNNAMED}, of which there are rollouts", "give the inputs of this run"
+            )
+        groups.append(Group(task, run, rows, max(wanted, len(rows), options.num_repeats)))
+    tasks = [task_numbers(rollouts, group, options.threshold) for group in groups]
+    names = gym_profile.labels(rollouts.agents)
+    by_name: dict[str, list[TaskNumbers]] = {}
+    for task in tasks:
+        by_name.setdefault(names[task.group.run] if task.group.run is not None else UNNAMED, []).append(task)
+    measured = {
+        name: environment_statistics(rollouts, members, options.ks, options.seed, options.resamples)
+        for name, members in sorted(by_name.items())
+    }
+    overall = next(iter(measured.values()))
+    if len(measured) > 1:
+        overall = environment_statistics(rollouts, tasks, options.ks, options.seed, options.resamples)
+    statistics = RewardStatistics(
+        files=tuple(map(str, paths)),
+        threshold=options.threshold,
+        answer_key=options.answer_key,
+        resamples=options.resamples,
+        seed=options.seed,
+        coverage=_coverage(groups, expected, _failures(paths), sum(len({f.line for f in found}) for found in findings.values())),
+        overall=overall,
+        environments=measured,
+    )
+    return Profile(rollouts, samples, groups, tasks, statistics, findings)
+
+
+def write(profiled: Profile, rollouts_path: Path) -> list[Path]:
+    """Write the files of a profile beside `rollouts_path`, whose name they begin with; each appears whole. Returns their paths.
+
+    Raises ExternalError if the disk refuses.
+    """
+    files: dict[str, Callable[[Profile], Iterator[bytes]]] = {
+        "reward_profiling.jsonl": _reward_profiling,
+        "agent_metrics.json": _agent_metrics,
+        "repeat_level_metrics.json": _repeat_metrics,
+        "aggregate_metrics.json": _aggregate_metrics,
+        "task_statistics.jsonl": _task_statistics,
+        "reward_statistics.json": lambda profiled: iter([profiled.statistics.model_dump_json(indent=2).encode() + b"\n"]),
+    }
+    written = []
+    for name, content in files.items():
+        path = beside(rollouts_path, name)
+        with atomic.writing(path) as temporary, open(temporary, "wb") as stream:
+            _write(stream, content(profiled))
+        written.append(path)
+    return written
+
+
+def beside(rollouts_path: Path, name: str) -> Path:
+    """`runs/math.jsonl`, `failures.jsonl` -> `runs/math_failures.jsonl`."""
+    plain = rollouts_path.with_suffix("") if rollouts_path.suffix in COMPRESSED_SUFFIXES else rollouts_path
+    return plain.with_name(f"{plain.stem}_{name}")
+
+
+def _write(stream: BinaryIO, blocks: Iterator[bytes]) -> None:
+    for block in blocks:
+        stream.write(block)
+
+
+def _measured(profiled: Profile) -> Iterator[tuple[Group, Group]]:
+    """The groups that have rollouts that count, as they are, and as NeMo Gym sees them: without what is masked."""
+    masked = profiled.rollouts.masked
+    for group in profiled.groups:
+        rows = [row for row in group.rows if not masked[row]]
+        if rows:
+            yield group, Group(group.task, group.run, rows, group.expected - len(group.rows) + len(rows))
+
+
+def _reward_profiling(profiled: Profile) -> Iterator[bytes]:
+    rollouts = profiled.rollouts
+    whole = gym_profile.whole_numbers(rollouts.fields, _unmasked(rollouts))
+    shared = len({group.task for group in profiled.groups}) < len(profiled.groups)
+    for group, measured in _measured(profiled):
+        entry = gym_profile.profile_task(rollouts, measured, whole, profiled.environment(group.run) if shared else None)
+        sample = profiled.samples.get(group.task, group.run)
+        yield _encode(entry | {"sample": msgspec.Raw(sample or b"{}")}) + b"\n"
+
+
+def _agent_metrics(profiled: Profile) -> Iterator[bytes]:
+    rollouts = profiled.rollouts
+    whole = gym_profile.whole_numbers(rollouts.fields, _unmasked(rollouts))
+    coverage: dict[str, dict[str, int]] = {}
+    by_agent: dict[str, list[int]] = {}
+    for row, run in enumerate(rollouts.runs):
+        if run is not None and (agent := rollouts.agents[run]) is not None:
+            by_agent.setdefault(agent, []).append(row)
+    for agent, rows in by_agent.items():
+        if found := gym_profile.masked_coverage(rollouts, rows):
+            coverage[agent] = found
+    entries = []
+    for name, rows in _by_label(profiled):
+        repeats = gym_profile.repeat_metrics(rollouts, rows, name)
+        entries.append(gym_profile.agent_metrics(rollouts, rows, name, whole, repeats) | coverage.pop(name, {}))
+    entries += [{"agent_ref": {"name": name}, **rest} for name, rest in coverage.items()]
+    yield _encode(entries)
+
+
+def _repeat_metrics(profiled: Profile) -> Iterator[bytes]:
+    by_label = _by_label(profiled)
+    yield _encode([entry for name, rows in by_label for entry in gym_profile.repeat_metrics(profiled.rollouts, rows, name)])
+
+
+def _aggregate_metrics(profiled: Profile) -> Iterator[bytes]:
+    """One entry after the other, its groups one by one: they are too many to be held."""
+    rollouts = profiled.rollouts
+    runs: dict[str, list[int]] = {}
+    for row, run in enumerate(rollouts.runs):
+        if run is not None:
+            runs.setdefault(run, []).append(row)
+    yield b"["
+    for number, (run, rows) in enumerate(runs.items()):
+        entry = gym_profile.aggregate(rollouts, rows, run, profiled.environment(run))
+        yield b",\n"[: 2 * bool(number)] + _encode(entry)[:-1] + b',"group_level_metrics":['
+        for index, group in enumerate(gym_profile.aggregate_groups(rollouts, rows, run)):
+            yield b",\n"[: 2 * bool(index)] + _encode(group)
+        yield b"]}"
+    yield b"]\n"
+
+
+def _task_statistics(profiled: Profile) -> Iterator[bytes]:
+    """A line per task: its index, its environment, the digests of its row (`key`) and of its conversation (`prompt_key`), its numbers."""
+    for task in profiled.tasks:
+        group = task.group
+        key, prompt_key = identity(profiled.samples.get(group.task, group.run))
+        place = {TASK_INDEX: group.task, "environment": profiled.environment(group.run), "key": key, "prompt_key": prompt_key}
+        yield _encode(place | task_line(profiled.rollouts, task)) + b"\n"
+
+
+def _unmasked(rollouts: Rollouts) -> list[int]:
+    return [row for row in range(len(rollouts)) if not rollouts.masked[row]]
+
+
+def _by_label(profiled: Profile) -> list[tuple[str, list[int]]]:
+    """The rollouts that count of each run that has a name, by name."""
+    rows: dict[str, list[int]] = {}
+    names = gym_profile.labels(profiled.rollouts.agents)
+    for row in _unmasked(profiled.rollouts):
+        if (run := profiled.rollouts.runs[row]) is not None:
+            rows.setdefault(names[run], []).append(row)
+    return sorted(rows.items())
+
+
+def _coverage(groups: Sequence[Group], expected: Counter[Any], failures: Counter[str], unusable: int) -> Coverage:
+    present = sum(len(group.rows) for group in groups)
+    complete = sum(len(group.rows) >= group.expected for group in groups)
+    seen = {(group.task, group.run) for group in groups} | {(group.task, None) for group in groups}
+    missing = {key: count for key, count in expected.items() if key not in seen}
+    wanted = sum(group.expected for group in groups) + sum(missing.values())
+    return Coverage(
+        expected_rollouts=wanted,
+        rollouts=present,
+        missing_rollouts=wanted - present,
+        percent=100.0 * present / wanted,
+        tasks=len(groups) + len(missing),
+        complete_tasks=complete,
+        partial_tasks=len(groups) - complete,
+        missing_tasks=len(missing),
+        unusable_lines=unusable,
+        failures=dict(sorted(failures.items())),
+    )
+
+
+def _failures(paths: Sequence[Path]) -> Counter[str]:
+    """The records of `<stem>_failures.jsonl` beside each file, by class."""
+    found: Counter[str] = Counter()
+    for path in dict.fromkeys(beside(path, "failures.jsonl") for path in paths):
+        if path.is_file():
+            with open_stream(path) as stream:
+                for line in stream:
+                    try:
+                        record = msgspec.json.decode(line)
+                    except (msgspec.DecodeError, UnicodeError):
+                        continue  # the torn end of a file that is being written
+                    if isinstance(record, dict):
+                        found[str(record.get("_ng_failure_class") or record.get("failure_kind") or "unknown")] += 1
+    return found
