@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gymdata.environments.registry import own_folder
-from gymdata.errors import ConfigError
+from gymdata.errors import ConfigError, UsageError
 from gymdata.statistics.prepared import READABLE, Split
 
 if TYPE_CHECKING:
@@ -73,11 +73,16 @@ def _name(kind: str, kwargs: Mapping[str, Any]) -> str:
 
 
 def draft(name: str, splits: Mapping[str, Split]) -> dict[str, Any]:
-    """A suite that a good dataset meets, and one that has shifted does not; each `notes` says what it was made from."""
+    """A suite that a good dataset meets, and one that has shifted does not; each `notes` says what it was made from.
+
+    Raises UsageError if there are no rows.
+    """
     import polars as pl
 
     facts = pl.concat([split.facts for split in splits.values()], how="diagonal")
     rows = facts.height
+    if not rows:
+        raise UsageError(f"{name} has no valid rows", "draft a suite from a dataset that is as it should be")
     entries: list[dict[str, Any]] = []
 
     def add(
@@ -95,9 +100,9 @@ def draft(name: str, splits: Mapping[str, Split]) -> dict[str, Any]:
         )
 
     def share(condition: pl.Expr) -> dict[str, Any]:
-        """`mostly` for what does not hold in all rows: what was seen, less a hundredth."""
-        seen = facts.filter(condition).height / rows if rows else 1.0
-        return {} if seen == 1 else {"mostly": max(0.0, math.floor(seen * 100 - 1) / 100)}
+        """`mostly` for what does not hold in all rows: what was seen in the worst split, less a hundredth."""
+        seen = facts.group_by("split").agg(condition.mean().alias("share"))["share"].min()
+        return {} if seen == 1 else {"mostly": max(0.0, math.floor(float(seen) * 100 - 1) / 100)}  # type: ignore[arg-type]
 
     parameters: dict[str, float] = {}
     counted = facts["tokens"].drop_nulls()
@@ -150,7 +155,7 @@ def draft(name: str, splits: Mapping[str, Split]) -> dict[str, Any]:
             **kept,
         )
     for about, column, what in (("unique_rows", "key", "row"), ("unique_prompts", "prompt_key", "prompt")):
-        kept = share(pl.struct("split", column).is_unique())
+        kept = share(pl.col(column).is_unique())
         if kept.get("mostly", 1) >= 0.5:
             add(about, "unique", f"No {what} stands twice in a split.", _seen(kept, rows), column=column, **kept)
     kept = share(pl.col("verdict") == "valid")
