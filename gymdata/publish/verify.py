@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gymdata.errors import DataError, ExternalError
 from gymdata.rows.lines import ByteRange, chunks
 from gymdata.sources.hub import Credentials, connected, explained
+
+
+_MAPPED_AT_ONCE = "64MB"
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ def verify(
         datasets.disable_progress_bars()
         # Loading would report the name of the dataset, which may be private, to a counter on another server.
         config.HF_UPDATE_DOWNLOAD_COUNTS = False
+        config.MAX_SHARD_SIZE = _MAPPED_AT_ONCE
         rows = {}
         for split, path in splits.items():
             for streaming in (False, True):
@@ -54,17 +60,29 @@ def verify(
                     loaded = datasets.load_dataset(
                         repo_id, split=split, revision=revision, token=credentials.token or False, streaming=streaming, **options
                     )
-                    rows[split] = _compare(path, loaded, f"{repo_id}@{revision[:12]} {split}")
+                    back = loaded if streaming else _file_by_file(loaded)
+                    rows[split] = _compare(path, back, f"{repo_id}@{revision[:12]} {split}")
                 except (ValueError, DatasetsError) as error:
                     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
                     raise DataError(f"{repo_id}@{revision[:12]}: `datasets` cannot load {split}: {reason}") from error
         return Verified(rows)
 
 
+def _file_by_file(loaded: Any) -> Iterator[Mapping[str, Any]]:
+    """The rows of a dataset, one of its files mapped into memory after the other: together they are as large as the dataset."""
+    from datasets import Dataset
+
+    for file in loaded.cache_files:
+        yield from Dataset.from_file(file["filename"])
+
+
 def same_row(row: Mapping[str, Any], loaded: Mapping[str, Any]) -> bool:
     """Whether `datasets` gave a row back: equal values of equal types, where a column that the row lacks is None."""
     kept = {key: value for key, value in loaded.items() if key in row or value is not None}
-    return json.dumps(row, sort_keys=True) == json.dumps(kept, sort_keys=True)
+    try:
+        return msgspec.json.encode(row, order="sorted") == msgspec.json.encode(kept, order="sorted")
+    except (OverflowError, UnicodeEncodeError):  # integers beyond 64 bits
+        return json.dumps(row, sort_keys=True) == json.dumps(kept, sort_keys=True)
 
 
 def _compare(path: Path, loaded: Iterable[Any], name: str) -> int:
