@@ -1,0 +1,1 @@
+"""The assets, by what they are about. Each is configuration, one call of gymdata, and metadata."""

@@ -1,0 +1,85 @@
+"""The bridge from Great Expectations: each expectation of an environment's suite is a check of an asset. None of them blocks."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import dagster as dg
+
+from dagster_defs import metadata, reports
+from dagster_defs.failures import explained
+from dagster_defs.partitions import environments
+from dagster_defs.resources import Preparation
+from gymdata.environments import registry
+from gymdata.errors import GymdataError
+from gymdata.statistics.expectations import Outcome, run_suite
+from gymdata.statistics.suites import find_suite, read_suite
+
+ASSETS = {"facts": "row_facts", "statistics": "dataset_metrics"}
+"""The asset whose check an expectation becomes, by the table that it is about."""
+
+
+def check_name(expectation: str) -> str:
+    """An expectation's name as Dagster takes it."""
+    return re.sub(r"\W", "_", expectation)
+
+
+def specs() -> list[dg.AssetCheckSpec]:
+    """A check for each expectation of any environment's suite."""
+    found: dict[tuple[str, str], str] = {}
+    for name in registry.names():
+        try:
+            suite = find_suite(registry.load(name))
+            entries: Sequence[dict[str, Any]] = read_suite(suite)["expectations"] if suite else ()
+        except GymdataError:
+            continue  # its assets say what is wrong when they are run; the others shall be there meanwhile
+        for entry in entries:
+            found.setdefault((ASSETS[entry["meta"]["table"]], check_name(entry["meta"]["name"])), entry.get("description", ""))
+    return [
+        dg.AssetCheckSpec(name, asset=asset, description=description, partitions_def=environments)
+        for (asset, name), description in found.items()
+    ]
+
+
+@dg.multi_asset_check(specs=specs(), can_subset=True)
+def expectations(context: dg.AssetCheckExecutionContext, preparation: Preparation) -> Iterator[dg.AssetCheckResult]:
+    """The suite of the environment, `schemas/expectations/ENV.json` or `ENV.expectations.json` beside its YAML, on each split."""
+    with explained():
+        environment = registry.load(context.partition_key)
+        if find_suite(environment) is None:
+            context.log.info(f"{environment.name} has no suite; `gymdata expectations draft {environment.name}` proposes one")
+            return
+        docs = reports.folder(environment.name) / "data_docs"
+        outcomes = run_suite(preparation.directory(environment), environment, data_docs=docs)
+    for key in sorted(context.selected_asset_check_keys):
+        of_check = [outcome for outcome in outcomes if check_name(outcome.name) == key.name]
+        if of_check:
+            yield _result(key, of_check, dg.MetadataValue.path(str(docs / "index.html")))
+
+
+def _result(key: dg.AssetCheckKey, outcomes: Sequence[Outcome], docs: dg.PathMetadataValue) -> dg.AssetCheckResult:
+    """One expectation on all splits."""
+    failed = [outcome for outcome in outcomes if not outcome.success]
+    places = [
+        {"split": outcome.split, "line": place, outcome.column or "value": value}
+        for outcome in outcomes
+        for place, value in zip(outcome.places, outcome.values, strict=True)
+    ]
+    numbers = {f"{one.split}: unexpected rows": one.unexpected for one in outcomes if one.total} | {
+        f"{one.split}: {one.column}": one.observed for one in outcomes if isinstance(one.observed, int | float)
+    }
+    return dg.AssetCheckResult(
+        asset_key=key.asset_key,
+        check_name=key.name,
+        passed=not failed,
+        severity=dg.AssetCheckSeverity.ERROR
+        if any(outcome.severity == "critical" for outcome in failed)
+        else dg.AssetCheckSeverity.WARN,
+        description="; ".join(f"{outcome.split}: {outcome.message}" for outcome in failed or outcomes),
+        metadata={
+            **({"unexpected rows": metadata.table(places[: metadata.SHOWN], list(places[0]))} if places else {}),
+            **numbers,
+            "expected": outcomes[0].description,
+            "data docs": docs,
+        },
+    )

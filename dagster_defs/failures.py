@@ -1,0 +1,24 @@
+"""gymdata's errors as Dagster's failures: what went wrong and what to do, tried again only where that can help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from gymdata.errors import ExternalError, GymdataError
+
+RETRIES = dg.RetryPolicy(max_retries=3, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+"""Of steps that reach out to a server: 10, 20 and 40 seconds later, give or take."""
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raise dg.Failure for a GymdataError; only one about something outside is worth another try."""
+    try:
+        yield
+    except GymdataError as error:
+        outside = isinstance(error, ExternalError)
+        hint = {"what to do": dg.MetadataValue.md(error.hint)} if error.hint else {}
+        raise dg.Failure(error.message, metadata=hint, allow_retries=outside) from None

@@ -1,0 +1,108 @@
+"""How environments are prepared and published: what the commands have as options, set once for all assets of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import dagster as dg
+from pydantic import Field
+
+if TYPE_CHECKING:
+    from gymdata.environments.model import DatasetConfig, Environment
+    from gymdata.prepare import Options, Prepared
+    from gymdata.publish.plan import Target
+    from gymdata.sources.huggingface import Fetched
+    from gymdata.validation.report import Report
+
+
+class Preparation(dg.ConfigurableResource):
+    """Options of `gymdata prepare`."""
+
+    folder: str = Field(default="data", description="Where the outputs go: one directory per environment.")
+    download: bool = Field(default=False, description="Fetch missing datasets; for a built-in environment, the public dataset.")
+    data_source: Literal["any", "huggingface", "gitlab"] = Field(default="any", description="If a dataset names both.")
+    mode: Literal["train_preparation", "example_validation"] = "train_preparation"
+    on_invalid: Literal["fail", "quarantine"] = Field(default="fail", description="Stop, or leave invalid rows out.")
+    stamp: Literal["agent_ref", "task_source", "both"] = Field(default="agent_ref", description="How rows name their agent.")
+    validation_fraction: float = Field(default=0.0, ge=0, lt=1, description="Share of the train rows moved to validation.")
+    shuffle: int | None = Field(default=None, description="Seed of a shuffle of the train split.")
+    limit: int | None = Field(default=None, ge=1, description="Rows read of each dataset.")
+    encoding: Literal["o200k_base", "cl100k_base", "none"] = Field(default="o200k_base", description="To count tokens with.")
+    overwrite_metrics: bool = Field(default=False, description="Replace committed metrics that do not fit the rows.")
+    jobs: int | None = Field(default=None, ge=1, description="Processes; one per core if not set.")
+
+    def directory(self, environment: Environment) -> Path:
+        """Where the outputs of an environment are."""
+        return Path(self.folder, environment.name)
+
+    def options(self) -> Options:
+        """The same for `gymdata.prepare`."""
+        from gymdata.prepare import Options
+
+        return Options(
+            mode=self.mode,
+            on_invalid=self.on_invalid,
+            stamp=self.stamp,
+            validation_fraction=self.validation_fraction,
+            shuffle=self.shuffle,
+            limit=self.limit,
+            encoding=None if self.encoding == "none" else self.encoding,
+        )
+
+    def source_files(self, environment: Environment, on_fetched: Callable[[Fetched], None]) -> list[DatasetConfig]:
+        """The datasets in scope, fetched where they are missing and `download` is set."""
+        from gymdata.prepare import source_files
+
+        found = source_files(
+            [environment],
+            self.options(),
+            download=self.download,
+            data_source=None if self.data_source == "any" else self.data_source,
+            on_fetched=on_fetched,
+        )
+        return [dataset for _, dataset in found]
+
+    def prepare(self, environment: Environment, accept: Callable[[Report], None]) -> Prepared:
+        """Validate, measure and collate; `accept` may raise before anything is written."""
+        from gymdata.engine.local import default_jobs
+        from gymdata.prepare import prepare
+
+        return prepare(
+            [environment],
+            self.directory(environment),
+            self.options(),
+            download=self.download,
+            data_source=None if self.data_source == "any" else self.data_source,
+            overwrite_metrics=self.overwrite_metrics,
+            jobs=self.jobs or default_jobs(),
+            accept=accept,
+        )
+
+
+class Hub(dg.ConfigurableResource):
+    """Where `hub_pull_request` proposes; the token is found as `gymdata publish` finds it."""
+
+    organization: str = Field(default="", description="Default: hf_organization of env.yaml.")
+    repo_id: str = Field(default="", description="OWNER/NAME instead of a name by NeMo Gym's rule.")
+    private: bool = Field(default=True, description="Of a new repository.")
+    message: str = Field(default="", description="Of the commit.")
+    accept_secrets: bool = Field(default=False, description="Publish although rows hold what looks like a credential.")
+
+    def target(self, environment: Environment) -> Target:
+        """A new pull request to the environment's repository. Raises UsageError if it is not known which that is."""
+        from gymdata.errors import UsageError
+        from gymdata.publish.plan import Target, repository_name
+
+        repo_id, settings = self.repo_id, environment.settings
+        if not repo_id:
+            organization = self.organization or settings.get("hf_organization")
+            if not organization:
+                raise UsageError(
+                    "to which repository?",
+                    "set `organization` or `repo_id` of the resource `hub`, or hf_organization in env.yaml",
+                )
+            prefix = settings.get("hf_dataset_prefix", "Nemotron-RL")
+            repo_id = repository_name(organization, environment.name, environment.domain, prefix)
+        return Target(repo_id, create_pr=True, message=self.message, private=self.private)
