@@ -21,6 +21,7 @@ from gymdata.errors import DataError
 from gymdata.rollouts.tasks import ROLLOUT_INDEX, TASK_INDEX, Samples, TaskKey, run_of
 from gymdata.rows.lines import MAX_LINE_BYTES, ByteRange, DamagedFile, chunks, ranges
 from gymdata.validation.findings import Finding
+from gymdata.validation.rules.dataset import empty_file
 
 OUTCOME_KEYS = frozenset({"response", "reward", "mask_sample", "failure_kind", "failure_reason", "ng_trajectory", "ng_perf"})
 """Keys of a finished rollout that its task did not have, besides those that begin with `_` and the verifier's own."""
@@ -139,7 +140,7 @@ def read(
             on_progress(str(path), min(part.stop, total), total)
         findings[str(path)], rollouts.findings = rollouts.findings, []
         if len(rollouts) == start and not findings[str(path)]:
-            findings[str(path)] = [Finding("GD110", "$", "the file holds no rollouts")]
+            findings[str(path)] = empty_file()
     names = _number(rollouts)
     if samples is not None:
         samples.rename(names)

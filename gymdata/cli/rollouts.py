@@ -1,0 +1,30 @@
+"""`gymdata rollouts`: one module per subcommand, `rollouts_<name>.py`, with `add_arguments(parser)` and `run(args)`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+SUBCOMMANDS = {
+    "profile": "measure finished rollouts, per task and per run",
+    "select": "choose tasks by how often they were solved",
+    "show": "page through trajectories",
+}
+"""Each is the module gymdata.cli.rollouts_<name>; these modules import nothing heavy until they run."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="rollouts_command", metavar="|".join(SUBCOMMANDS), required=True)
+    for name, summary in SUBCOMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        command.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+        _module(name).add_arguments(command)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand; its exit code is the command's."""
+    return _module(args.rollouts_command).run(args)
+
+
+def _module(name: str):
+    return importlib.import_module(f"gymdata.cli.rollouts_{name}")
