@@ -182,7 +182,7 @@ class _Scanner:
         lines = chunk.split(b"\n")
         fast = self.work.kind == "task" and self.work.prompt is None
         rows = _decoded(chunk, lines) if fast else [None] * len(lines)
-        for line, row, accepted in zip(lines, rows, _fast_path().accept(rows), strict=True):
+        for line, row, accepted in zip(lines, rows, _fast_path().accept(rows, chunk), strict=True):
             self.result.lines += 1
             if row is not None and accepted is not None:
                 facts = describe(row, accepted.tool_texts)

@@ -102,7 +102,7 @@ def describe(row: Mapping[str, Any], tool_texts: tuple[bytes, ...] | None = None
     return Facts(
         _h128(request + own),
         _h64(request),
-        _h64(repr(conversation).encode()),
+        _h64(encode(conversation)),
         tuple([key for role, key in conversation if role == "user"]),
         None if answer is None or answer == "" else _h64(_comparable(answer)),
         texts,

@@ -44,7 +44,7 @@ class FastPath:
 
     def __init__(
         self,
-        plain_text: Callable[[str], bool],
+        plain_text: Callable[[str, bytes | None], bool],
         plain_answers: Callable[[Mapping[str, Any]], bool],
         clean_tool: Callable[[dict[str, Any]], bool],
     ) -> None:
@@ -53,8 +53,8 @@ class FastPath:
         self._clean_tool = clean_tool
         self._tools: dict[bytes, tuple[str, int, int] | None] = {}
 
-    def accept(self, rows: Sequence[Any]) -> list[Accepted | None]:
-        """Measure rows, each a decoded line; None for a row that is not, or not certainly, clean.
+    def accept(self, rows: Sequence[Any], raw: bytes) -> list[Accepted | None]:
+        """Measure rows, the decoded lines of `raw`; None for a row that is not, or not certainly, clean.
 
         Their strings are looked at all together, joined by NUL, and row by row only if something in them is not plain.
         """
@@ -68,10 +68,10 @@ class FastPath:
                 del texts[start:]
             found.append(accepted)
             ends.append(len(texts))
-        if not self._plain_text("\0".join(texts)):
+        if not self._plain_text("\0".join(texts), raw):
             start = 0
             for index, end in enumerate(ends):
-                if found[index] is not None and not self._plain_text("\0".join(texts[start:end])):
+                if found[index] is not None and not self._plain_text("\0".join(texts[start:end]), None):
                     found[index] = None
                 start = end
         return found

@@ -93,7 +93,7 @@ def agree(line: bytes) -> bool:
         row = msgspec.json.decode(line)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return False
-    (accepted,) = _fast_path().accept([row])
+    (accepted,) = _fast_path().accept([row], line)
     if accepted is None:
         return False
     facts = describe(row, accepted.tool_texts)

@@ -43,9 +43,14 @@ def _mojibake(before: str, after: str) -> re.Pattern[str]:
 _MOJIBAKE = _mojibake("(?<=[a-z])", "(?=[a-z])")
 _MAYBE_MOJIBAKE = _mojibake("", "")
 """The same for a text of which only the runs of characters beyond ASCII are left."""
-_DOUBTFUL = [re.compile(expression) for expression in (rb"\xc3[\x80-\xbf][\x80-\xff]", rb"\xc2[\x80-\x9f]", b"\xef\xbf\xbd")]
-"""Something of this kind is in the UTF-8 of every such text: a letter of Latin-1 before another character beyond ASCII, a C1
-control, or U+FFFD."""
+_DOUBTFUL = [
+    (b"\xc3", re.compile(rb"\xc3[\x80-\xbf](?:[\x80-\xff]|\\u)")),
+    (b"\xc2", re.compile(rb"\xc2[\x80-\x9f]")),
+    (b"\xef", re.compile(rb"\xef\xbf\xbd")),
+    (b"\\", re.compile(rb"\\u(?:00(?:[89]|[C-Fc-f][0-9A-Fa-f](?:[\x80-\xff]|\\u))|[Ff]{3}[Dd])")),
+]
+"""Something of this kind is in the UTF-8 of every such text, and in JSON of it: a letter of Latin-1 before another character
+beyond ASCII, a C1 control, or U+FFFD. Each with the byte that it begins with, for which a search is many times faster."""
 _ASCII_AS_SPACE = b" " * 128 + bytes(range(128, 256))
 
 # Each begins with a literal, which lets the search skip what holds none.
@@ -58,7 +63,7 @@ _PERCENT = re.compile(r"%\(([A-Za-z_]\w{1,40})\)s")
 _STRONG = "question|problem|prompt|query|instructions?|passage"
 """Words that only a prompt template would put in braces."""
 _ANGLES = re.compile(rf"<\|?\s?((?i:(?:[a-z]+_)?(?:{_STRONG})(?:_[a-z]+)?))\s?\|?>")
-_DOLLAR = re.compile(r"\$((?i:question|problem|prompt|instruction)s?)(?![\w$=\[;-]|\s?=)")
+_DOLLAR = re.compile(r"\$(?=[QqPpIi])((?i:question|problem|prompt|instruction)s?)(?![\w$=\[;-]|\s?=)")
 
 _WORDS = frozenset("question problem prompt query instruction instructions passage".split())
 _NAMES = frozenset(
@@ -74,24 +79,36 @@ _IN_CODE = re.compile(r"\b[fF][rR]?[\"']|`|\bprint|\bconsole\.|\w\(")
 _LATEX = re.compile(r"\\[A-Za-z]+\s*\Z")
 
 
-def is_plain_text(text: str) -> bool:
-    """True only if no rule of this module can fire on a text, wherever it stands, or on any of several joined by NUL."""
+def is_plain_text(text: str, raw: bytes | None = None) -> bool:
+    """True only if no rule of this module can fire on a text, wherever it stands, or on any of several joined by NUL.
+
+    `raw`, where it is at hand, is JSON that holds the text.
+    """
     for control, expression in _LOST_BACKSLASH:
         if control in text and expression.search(text):
             return False
     if not text.isascii():
-        raw = text.encode(errors="surrogatepass")
-        if any(doubtful.search(raw) for doubtful in _DOUBTFUL):
-            beyond = b" ".join(raw.translate(_ASCII_AS_SPACE).split()).decode(errors="surrogatepass")
+        encoded = text.encode(errors="surrogatepass") if raw is None else raw
+        if any(sign in encoded and doubtful.search(encoded) for sign, doubtful in _DOUBTFUL):
+            encoded = text.encode(errors="surrogatepass")
+            beyond = b" ".join(encoded.translate(_ASCII_AS_SPACE).split()).decode(errors="surrogatepass")
             if "\ufffd" in beyond or (_MAYBE_MOJIBAKE.search(beyond) and _MOJIBAKE.search(text)):
                 return False
     if "{" in text and _BRACES.search(text):
         return False
-    if "%(" in text and _PERCENT.search(text):
-        return False
     if "$" in text and _DOLLAR.search(text):
         return False
-    return not ("<" in text and _ANGLES.search(text))
+    return not (_matches_at("%", _PERCENT, text) or _matches_at("<", _ANGLES, text))
+
+
+def _matches_at(sign: str, expression: re.Pattern[str], text: str) -> bool:
+    """Whether an expression that begins with a rare sign matches: faster than its search."""
+    position = text.find(sign)
+    while position >= 0:
+        if expression.match(text, position):
+            return True
+        position = text.find(sign, position + 1)
+    return False
 
 
 def check_damage(text: str, path: str) -> Iterator[Finding]:
