@@ -7,7 +7,7 @@ READY := .venv/.ready
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare test check format schemas lock bench faults fuzz clean
+.PHONY: help prepare dev test check format schemas lock bench faults fuzz clean
 
 help: ## this list
 	@echo "make prepare ENV=math   then   make test"
@@ -25,8 +25,10 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 prepare: $(READY) ## validated, measured, collated splits of an environment: make prepare ENV=math [ARGS="--download"]
-	@test -n "$(ENV)" || { echo "which environment? make prepare ENV=NAME, with one of:" >&2; $(BIN)/gymdata envs list >&2; exit 2; }
-	@$(BIN)/gymdata prepare $(ENV) $(ARGS)
+	@$(BIN)/python -m dagster_defs.prepare $(ENV) $(ARGS)
+
+dev: $(READY) ## the asset graph in a browser, http://127.0.0.1:3000: make dev [ARGS="--port 3001"]
+	@$(BIN)/python -m dagster_defs.home dagster dev $(ARGS)
 
 test: $(READY) ## the tests: make test [ARGS="-k stamp"]
 	$(BIN)/pytest -q -m "not slow" $(ARGS)
@@ -37,6 +39,7 @@ check: $(READY) ## lint, format, types, schemas, directions of imports
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python -m gymdata.schemas --check
 	$(BIN)/lint-imports --no-cache --no-logo
+	DAGSTER_HOME= $(BIN)/dg check defs
 
 format: $(READY) ## put the code in order
 	$(BIN)/ruff check --fix .
@@ -47,7 +50,7 @@ schemas: $(READY) ## write schemas/ anew from the code
 
 lock: ## requirements.lock from pyproject.toml (needs uv): make lock [ARGS=--upgrade]
 	@command -v $(UV) >/dev/null || { echo "uv is needed: pip install uv, or make lock UV=/path/to/uv" >&2; exit 2; }
-	$(UV) pip compile pyproject.toml --extra hub --group dev --universal --python-version 3.11 --generate-hashes \
+	$(UV) pip compile pyproject.toml --extra dagster --extra plot --group dev --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements.lock $(ARGS)
 
 bench: $(READY) ## speed and memory beside NeMo Gym 0.7.0 (needs Python 3.13, or GYMDATA_GYM_PYTHON): make bench [ARGS="--megabytes 20"]
