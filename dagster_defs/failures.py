@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
+from dagster_defs import resources
 from gymdata.errors import ExternalError, GymdataError
 
 RETRIES = dg.RetryPolicy(max_retries=3, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
@@ -19,6 +20,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except GymdataError as error:
+        resources.onlooker.failed(error)
         outside = isinstance(error, ExternalError)
         hint = {"what to do": dg.MetadataValue.md(error.hint)} if error.hint else {}
         raise dg.Failure(error.message, metadata=hint, allow_retries=outside) from None

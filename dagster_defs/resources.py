@@ -11,10 +11,33 @@ from pydantic import Field
 
 if TYPE_CHECKING:
     from gymdata.environments.model import DatasetConfig, Environment
+    from gymdata.errors import GymdataError
     from gymdata.prepare import Options, Prepared
     from gymdata.publish.plan import Target
     from gymdata.sources.huggingface import Fetched
     from gymdata.validation.report import Report
+
+
+class Onlooker:
+    """Who is told how far it is; nobody, unless a terminal is looking on (`make prepare`)."""
+
+    def progress(self, name: str, done: int, total: int) -> None:
+        """So many bytes of a file are done."""
+
+    def wait(self, directory: Path) -> None:
+        """Another run is writing there."""
+
+    def fetched(self, fetched: Fetched) -> None:
+        """A file has arrived."""
+
+    def done(self, prepared: Prepared) -> None:
+        """A dataset is prepared."""
+
+    def failed(self, error: GymdataError) -> None:
+        """Something went wrong."""
+
+
+onlooker = Onlooker()
 
 
 class Preparation(dg.ConfigurableResource):
@@ -51,7 +74,7 @@ class Preparation(dg.ConfigurableResource):
             encoding=None if self.encoding == "none" else self.encoding,
         )
 
-    def source_files(self, environment: Environment, on_fetched: Callable[[Fetched], None]) -> list[DatasetConfig]:
+    def source_files(self, environment: Environment) -> list[DatasetConfig]:
         """The datasets in scope, fetched where they are missing and `download` is set."""
         from gymdata.prepare import source_files
 
@@ -60,7 +83,7 @@ class Preparation(dg.ConfigurableResource):
             self.options(),
             download=self.download,
             data_source=None if self.data_source == "any" else self.data_source,
-            on_fetched=on_fetched,
+            on_fetched=onlooker.fetched,
         )
         return [dataset for _, dataset in found]
 
@@ -69,16 +92,21 @@ class Preparation(dg.ConfigurableResource):
         from gymdata.engine.local import default_jobs
         from gymdata.prepare import prepare
 
-        return prepare(
+        directory = self.directory(environment)
+        prepared = prepare(
             [environment],
-            self.directory(environment),
+            directory,
             self.options(),
             download=self.download,
             data_source=None if self.data_source == "any" else self.data_source,
             overwrite_metrics=self.overwrite_metrics,
             jobs=self.jobs or default_jobs(),
             accept=accept,
+            on_progress=onlooker.progress,
+            on_wait=lambda: onlooker.wait(directory),
         )
+        onlooker.done(prepared)
+        return prepared
 
 
 class Hub(dg.ConfigurableResource):

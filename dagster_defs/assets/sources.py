@@ -1,11 +1,12 @@
 """From the files of an environment's datasets to rows that are known to be valid, measured and collated."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
 
-from dagster_defs import metadata, reports
+from dagster_defs import metadata, reports, resources
 from dagster_defs.automation import WHEN_INPUTS_CHANGE
 from dagster_defs.failures import RETRIES, explained
 from dagster_defs.partitions import environments
@@ -16,6 +17,7 @@ from gymdata.errors import DataError
 from gymdata.manifest import fingerprint, sha256
 from gymdata.prepare import InvalidRows, Prepared, SidecarConflict
 from gymdata.sources.remote import revision_of
+from gymdata.statistics.sidecar import SidecarCheck
 from gymdata.validation.report import Report
 from gymdata.validation.reporters.json import render
 
@@ -48,12 +50,7 @@ def source_files(context: dg.AssetExecutionContext, preparation: Preparation) ->
     """
     with explained():
         environment = registry.load(context.partition_key)
-        datasets = preparation.source_files(
-            environment,
-            lambda fetched: context.log.info(
-                f"fetched {fetched.path}: {fetched.bytes:,} bytes of {fetched.repo_id} at {fetched.commit}"
-            ),
-        )
+        datasets = preparation.source_files(environment)
         digests = [sha256(dataset.path) for dataset in datasets]
     files = [
         {
@@ -122,22 +119,24 @@ def validated_rows(context: dg.AssetExecutionContext, preparation: Preparation) 
     def accept(report: Report) -> None:
         seen.append(report)
         if any(finding.code == LEAK for file in report.files for finding in file.findings):
-            raise SplitsOverlap("prompts of the validation split stand in the train split")
+            raise SplitsOverlap(
+                "rows of the validation split ask what the train split asks; nothing was written",
+                "take them out of one of the two, or use --validation-fraction, which splits by prompt",
+            )
 
-    conflict, prepared = None, None
+    refusal, prepared = None, None
     with explained():
         environment = registry.load(context.partition_key)
         try:
             prepared = preparation.prepare(environment, accept)
-        except InvalidRows as error:
-            seen.append(error.report)
-        except SidecarConflict as error:
-            conflict = error
-        except SplitsOverlap:
-            pass
+        except (InvalidRows, SidecarConflict, SplitsOverlap) as error:
+            refusal = error
+            resources.onlooker.failed(error)
+            if isinstance(error, InvalidRows):
+                seen.append(error.report)
         if prepared is None:
             report, path = seen[-1], reports.report_path(environment.name)
-            version = fingerprint(render(report), str(conflict or ""))
+            version = fingerprint(render(report), str(refusal))
             reports.save(report, path)
         else:
             version, path = prepared.manifest.fingerprint, reports.report_path(environment.name, prepared.manifest.fingerprint)
@@ -165,7 +164,7 @@ def validated_rows(context: dg.AssetExecutionContext, preparation: Preparation) 
         data_version=dg.DataVersion(version[:16]),
         check_results=[
             _no_invalid_rows(report, prepared, preparation.on_invalid == "quarantine"),
-            _sidecars_current(conflict, prepared),
+            _sidecars_current(refusal.conflicts if isinstance(refusal, SidecarConflict) else (), prepared),
             _splits_disjoint(report, codes.get(LEAK, 0)),
         ],
     )
@@ -188,13 +187,13 @@ def _no_invalid_rows(report: Report, prepared: Prepared | None, quarantine: bool
     )
 
 
-def _sidecars_current(conflict: SidecarConflict | None, prepared: Prepared | None) -> dg.AssetCheckResult:
-    if conflict is None:
+def _sidecars_current(conflicts: Sequence[SidecarCheck], prepared: Prepared | None) -> dg.AssetCheckResult:
+    if not conflicts:
         said = ", ".join(f"`{Path(one.path).name}` {one.status}" for one in prepared.sidecars) if prepared else ""
         return dg.AssetCheckResult(check_name="sidecars_current", passed=True, description=said or "nothing to compare")
     rows = [
         {"file": str(one.path), "number": difference.path, "there": difference.old, "now": difference.new}
-        for one in conflict.conflicts
+        for one in conflicts
         for difference in one.differences
     ]
     return dg.AssetCheckResult(
