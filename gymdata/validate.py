@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gymdata.environments.model import Environment
 from gymdata.environments.prompt import Prompt
 from gymdata.errors import UsageError
 from gymdata.rows.columns import Columns
 from gymdata.scan import check_file, scan_file
 from gymdata.statistics.sidecar import recheck
 from gymdata.validation.findings import Finding
-from gymdata.validation.judge import Kind
+from gymdata.validation.judge import Kind, is_error
 from gymdata.validation.report import FileReport
 
 
@@ -24,6 +25,9 @@ class Target:
     name: str = ""
     required: tuple[str, ...] = ()
     prompt: Prompt | None = None
+    environment: Environment | None = None
+    instance: str = ""
+    """The server instance that declares the file."""
 
 
 @dataclass(slots=True)
@@ -69,6 +73,48 @@ def measure(
     return Measured(FileReport(name, rows, len(columns), findings), columns)
 
 
+def with_gold(
+    target: Target,
+    report: FileReport,
+    names: Sequence[str] = (),
+    configs: Sequence[str] = (),
+    *,
+    jobs: int = 1,
+    on_progress: Callable[[str, int, int], None] = lambda name, done, total: None,
+) -> FileReport:
+    """The report of a file with the findings of the gold check added. Rows with errors are not checked.
+
+    `names` are the environments whose verifiers score the rows, without them and without `configs` all built-in ones and the
+    user's own: enough for rows that name their agent. Raises UsageError for rows of no known agent.
+    """
+    from gymdata.environments import registry
+    from gymdata.environments.config import load_config
+    from gymdata.gold import check_gold
+
+    environments = [registry.load(name, (), configs) for name in names]
+    if configs and not names:
+        environments = [load_config(configs)]
+    elif target.environment is not None:
+        environments = [target.environment]
+    elif not names:
+        environments = [registry.load(name) for name in registry.names()]
+    done, total = 0, target.path.stat().st_size
+
+    def on_bytes(count: int) -> None:
+        nonlocal done
+        done += count
+        on_progress(f"{report.file} (gold)", done, total)
+
+    wrong = {finding.line for finding in report.findings if is_error(finding)}
+    found: list[Finding] = []
+    if 0 not in wrong:
+        options = {"instance": target.instance, "skip": wrong, "jobs": jobs, "on_bytes": on_bytes}
+        found = check_gold(target.path, environments, **options).findings
+    refused = {finding.line for finding in found if is_error(finding)}
+    findings = sorted([*report.findings, *found], key=lambda finding: finding.line)
+    return FileReport(report.file, report.rows, report.valid - len(refused), findings)
+
+
 def check_metrics(path: Path, columns: Columns) -> list[Finding]:
     """The finding, if any, that the metrics file beside a data file does not fit its rows."""
     check = recheck(path, lambda: columns)
@@ -109,5 +155,5 @@ def targets(names: Sequence[str], configs: Sequence[str] = ()) -> list[Target]:
     for environment in environments:
         required = tuple(entry.path for entry in environment.required_fields if "." not in entry.path and not entry.also_in)
         for dataset in environment.datasets():
-            found.append(Target(dataset.path, dataset.jsonl_fpath, required, dataset.prompt))
+            found.append(Target(dataset.path, dataset.jsonl_fpath, required, dataset.prompt, environment, dataset.instance))
     return found

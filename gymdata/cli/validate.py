@@ -32,6 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fix", action="store_true", help="write a repaired copy of each file that needs one, and show the difference"
     )
+    parser.add_argument(
+        "--gold", action="store_true", help="also run each row's verifier on the row's own answer and on a wrong one"
+    )
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="ENV", help="with --gold: the environment of rows that name no agent; repeatable"
+    )
     parser.add_argument("--jobs", type=int, default=default_jobs(), metavar="N", help="processes (default: one per core)")
 
 
@@ -57,7 +63,11 @@ def run(args: argparse.Namespace) -> int:
 
     def measure(target: Target) -> FileReport:
         sidecar = args.sidecars or bool(args.changed)
-        return validate.measure(target, kind=args.kind, sidecar=sidecar, jobs=max(1, args.jobs), on_progress=progress).report
+        jobs = max(1, args.jobs)
+        report = validate.measure(target, kind=args.kind, sidecar=sidecar, jobs=jobs, on_progress=progress).report
+        if not args.gold:
+            return report
+        return validate.with_gold(target, report, args.env, args.config, jobs=jobs, on_progress=progress)
 
     if args.fix:
         return _fix(found, measure, progress)

@@ -9,11 +9,12 @@ from gymdata.validation.findings import Rule
 from gymdata.validation.rules.content import CONTENT_RULES
 from gymdata.validation.rules.dataset import DATASET_RULES
 from gymdata.validation.rules.files import FILE_RULES
+from gymdata.validation.rules.gold import GOLD_RULES
 from gymdata.validation.rules.publish import PUBLISH_RULES
 from gymdata.validation.rules.schema_catalogue import SCHEMA_RULES
 from gymdata.validation.rules.syntax import SYNTAX_RULES
 
-_ALL = [*FILE_RULES, *SYNTAX_RULES, *SCHEMA_RULES, *CONTENT_RULES, *DATASET_RULES, *PUBLISH_RULES]
+_ALL = [*FILE_RULES, *SYNTAX_RULES, *SCHEMA_RULES, *CONTENT_RULES, *GOLD_RULES, *DATASET_RULES, *PUBLISH_RULES]
 
 RULES: dict[str, Rule] = {rule.code: rule for rule in sorted(_ALL, key=lambda rule: rule.code)}
 

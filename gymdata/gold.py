@@ -1,0 +1,162 @@
+"""The gold check: each row's verifier on the row's own answer, which must score 1, and on wrong ones, which must score 0."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gymdata.environments.model import Environment
+from gymdata.errors import UsageError
+from gymdata.rows.lines import open_stream
+from gymdata.validation.findings import Finding
+from gymdata.verifiers import Response, Row, Verdict, Verifier, verifier_for
+from gymdata.verifiers.isolation import Failure, Workers
+from gymdata.verifiers.responses import items, output_text
+
+
+@dataclass(frozen=True)
+class GoldCheck:
+    """A verifier that scores what another one scores a row's own answers: run in a worker, one round trip a row."""
+
+    verifier: Verifier
+
+    @property
+    def name(self) -> str:
+        return self.verifier.name
+
+    @property
+    def version(self) -> str:
+        return self.verifier.version
+
+    @property
+    def seconds(self) -> float:
+        return 3 * getattr(self.verifier, "seconds", 0.0)
+
+    def verify(self, row: Row, response: Response) -> Verdict:
+        """The reward of the right answer (1 where the row has none); extras name what is wrong."""
+        gold = self.verifier.gold(row)
+        right = self.verifier.verify(row, gold.right) if gold.right else Verdict(1.0)
+        accepted = next((wrong for wrong in gold.wrong if self.verifier.verify(row, wrong).reward > 0), None)
+        return Verdict(
+            right.reward,
+            {
+                "path": gold.path,
+                "doubt": gold.doubt,
+                "reason": right.extras.get("reason", ""),
+                "none": not (gold.right or gold.wrong),
+            }
+            | ({"accepted": _shown(accepted)} if accepted else {}),
+        )
+
+    def gold(self, row: Row) -> Any:
+        """The other verifier's."""
+        return self.verifier.gold(row)
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a gold check of a file found: rows checked, rows whose answer cannot be made from the row, findings in line order."""
+
+    rows: int
+    unanswered: int
+    findings: list[Finding]
+
+
+def check_gold(
+    path: Path,
+    environments: Sequence[Environment],
+    *,
+    instance: str = "",
+    skip: Collection[int] = (),
+    jobs: int = 1,
+    on_bytes: Callable[[int], None] = lambda done: None,
+) -> Checked:
+    """Check every row of a file that is not in `skip` (1-based lines). Memory is O(jobs). `instance` is the agent, or the
+    declarer of the file, of rows that name none.
+
+    Raises UsageError if no environment has a row's agent, or a verifier's library or sandbox is missing.
+    """
+    return asyncio.run(_check(_rows(path, environments, instance, skip), jobs, on_bytes))
+
+
+async def _check(rows: Iterator[tuple[int, Verifier, Row, int]], jobs: int, on_bytes: Callable[[int], None]) -> Checked:
+    checked = Checked(0, 0, [])
+    async with Workers(jobs) as workers:
+
+        async def check(line: int, verifier: Verifier, row: Row, size: int) -> None:
+            outcome = await workers.verify(GoldCheck(verifier), row, {})
+            checked.rows += 1
+            checked.findings += [finding.at(line) for finding in _findings(verifier, outcome)]
+            checked.unanswered += isinstance(outcome, Verdict) and bool(outcome.extras["none"])
+            on_bytes(size)
+
+        async for _ in _bounded((check(*one) for one in rows), 2 * jobs):
+            pass
+    checked.findings.sort(key=lambda finding: finding.line)
+    return checked
+
+
+def _rows(
+    path: Path, environments: Sequence[Environment], instance: str, skip: Collection[int]
+) -> Iterator[tuple[int, Verifier, Row, int]]:
+    versions: dict[Verifier, str] = {}
+    with io.BufferedReader(open_stream(path)) as stream:  # type: ignore[arg-type]
+        for number, line in enumerate(stream, start=1):
+            if number in skip or not line.strip():
+                continue
+            row = msgspec.json.decode(line)
+            if instance and not ("agent_ref" in row or "task_source" in row):
+                row["task_source"] = instance
+            try:
+                verifier = verifier_for(environments, row)
+            except UsageError as error:
+                raise UsageError(f"{path}:{number}: {error.message}", error.hint) from error
+            if verifier not in versions:
+                versions[verifier] = verifier.version  # raises UsageError where its library is missing
+            yield number, verifier, row, len(line)
+
+
+async def _bounded(coroutines: Iterator[Any], limit: int) -> AsyncIterator[None]:
+    """Run coroutines, at most so many at once; raises what one raises, after cancelling the rest."""
+    running: set[asyncio.Task[None]] = set()
+    try:
+        for coroutine in coroutines:
+            running.add(asyncio.create_task(coroutine))
+            if len(running) >= limit:
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            yield
+        for task in running:
+            await task
+    finally:
+        for task in running:
+            task.cancel()
+
+
+def _findings(verifier: Verifier, outcome: Verdict | Failure) -> Iterator[Finding]:
+    name = verifier.name
+    if isinstance(outcome, Failure):
+        hint = "`gymdata envs show ENV` lists the fields that the verifier reads"
+        yield Finding("GD408", "$", f"the verifier {name!r} cannot score any response: {outcome.message}", hint)
+        return
+    extras, path = outcome.extras, str(outcome.extras["path"])
+    if outcome.reward != 1:
+        message = f"the verifier {name!r} gives the row's own answer {outcome.reward:g}: {extras['reason']}"
+        yield Finding("GD405", path, message, "correct the answer, or remove the row")
+    if extras["doubt"]:
+        yield Finding("GD407", path, f"the verifier {name!r} cannot read the answer: {extras['doubt']}", "write the bare answer")
+    elif "accepted" in extras:
+        message = f"the verifier {name!r} also rewards the wrong answer {extras['accepted']}"
+        yield Finding("GD406", path, message, "write only the final result, so that the verifier reads all of it")
+
+
+def _shown(response: Response) -> str:
+    text = output_text(response) or str(items(response))
+    return repr(text if len(text) <= 120 else text[:120] + "…")

@@ -1,0 +1,130 @@
+"""Response -> reward: what a verdict is, and which verifier scores a row.
+
+A verifier is pure: no files, no network, no clock. `gymdata.verifiers.isolation` runs one in processes that can be killed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gymdata.errors import UsageError
+
+if TYPE_CHECKING:
+    from gymdata.environments.model import Environment
+
+Row = Mapping[str, Any]
+"""A task row: a JSON object."""
+Response = Mapping[str, Any]
+"""A Responses object, as in a rollout row: `output` holds the items."""
+
+ENTRY_POINTS = "gymdata.verifiers"
+"""The entry point group of verifiers from elsewhere: the name of a resources server -> `make(options) -> Verifier`."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A reward, finite, and what explains it: `extracted_answer`, `reason`, and the keys that NeMo Gym's server adds."""
+
+    reward: float
+    extras: dict[str, Any] = field(default_factory=dict)
+
+
+class VerifierFailure(Exception):
+    """The verifier could not decide: the row or the verifier is at fault, not the response. Never a reward of 0."""
+
+
+@dataclass(frozen=True)
+class Gold:
+    """Responses made from a row alone: one that must score 1 (None where none can be made), and some that must score 0.
+
+    `path` is the JSON path of the field they come from, `doubt` says why a right answer in other words may be refused.
+    """
+
+    path: str
+    right: Response | None = None
+    wrong: tuple[Response, ...] = ()
+    doubt: str = ""
+
+
+class Verifier(Protocol):
+    """A frozen, picklable dataclass. `version` changes when a verdict may."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    def verify(self, row: Row, response: Response) -> Verdict:
+        """Score a response. Raises VerifierFailure if that cannot be decided."""
+        ...
+
+    def gold(self, row: Row) -> Gold:
+        """What the row itself says is right and wrong. Raises VerifierFailure if no response can be scored."""
+        ...
+
+
+_KINDS = {
+    "math_with_judge": ("gymdata.verifiers.math", "Math"),
+    "mcqa": ("gymdata.verifiers.mcqa", "Mcqa"),
+}
+"""NeMo Gym's resources server -> the module and class that score as it does; the class has `from_options(options)`."""
+
+
+def verifier_for(environments: Environment | Sequence[Environment], row: Row) -> Verifier:
+    """The verifier of a row: that of the resources server behind its agent, with the options of the configuration.
+
+    A row names its agent by `agent_ref` or `task_source`; one that names none belongs to the only agent there is.
+    Raises UsageError if there is no such agent, no verifier for its server, or an optional library is missing.
+    """
+    known = [environments] if not isinstance(environments, Sequence) else environments
+    instances = {instance.name: (environment, instance) for environment in known for instance in environment.instances}
+    agents = {name: found for name, found in instances.items() if found[1].server_type == "responses_api_agents"}
+    environment, instance = _instance(agents, instances, row)
+    kind, server = instance.references.get("resources_server", ("resources_servers", instance.name))
+    if server not in instances or instances[server][0] is not environment:
+        raise UsageError(f"the agent {instance.name!r} names the resources server {server!r}, which is not in the configuration")
+    implementation = instances[server][1].implementation
+    body = environment.config.get(server, {}).get(kind, {}).get(implementation, {})
+    return make(implementation, body if isinstance(body, Mapping) else {})
+
+
+def make(implementation: str, options: Mapping[str, Any]) -> Verifier:
+    """The verifier of a resources server by the name of its implementation. Raises UsageError."""
+    if implementation in _KINDS:
+        module, name = _KINDS[implementation]
+        return getattr(importlib.import_module(module), name).from_options(options)
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=ENTRY_POINTS, name=implementation):
+        return entry.load()(options)
+    raise UsageError(
+        f"gymdata has no verifier for the resources server {implementation!r}; it has {', '.join(sorted(_KINDS))}",
+        f"a package of your own can add one by an entry point of the group {ENTRY_POINTS!r}",
+    )
+
+
+def _instance(agents: Mapping[str, Any], instances: Mapping[str, Any], row: Row) -> Any:
+    """The environment and the server instance that a row names."""
+    reference = row.get("agent_ref")
+    name = reference.get("name") if isinstance(reference, Mapping) else reference
+    if not isinstance(name, str):
+        name = row.get("task_source")
+    if isinstance(name, str):
+        if name in agents:
+            return agents[name]
+        if name in instances:
+            return instances[name]
+        raise UsageError(
+            f"the row's agent {name!r} is none of {', '.join(sorted(agents)) or 'no agents'}",
+            "name the environment that the row was made for, or several",
+        )
+    if len(agents) != 1:
+        raise UsageError(
+            f"the row names no agent, and there are {len(agents)}: {', '.join(sorted(agents))}",
+            "say which environment the rows are for (`validate --gold --env ENV`); `gymdata prepare` stamps each row with its agent",
+        )
+    return next(iter(agents.values()))
