@@ -114,14 +114,18 @@ def _commit(api: HfApi, plan: Plan, on_step: Callable[[str], None]) -> Published
                 create_pr=target.opens,
                 parent_commit=base,
             )
-        except Unsettled:
+        except Unsettled as unsettled:
             # It may have taken effect: look before doing it again.
             on_step("the connection broke; looking whether the commit was made")
-            if settled := _settled(api, plan):
-                return settled
+            for look in range(ATTEMPTS if unsettled.slow else 1):
+                if settled := _settled(api, plan):
+                    return settled
+                time.sleep(BACKOFF * 2 ** (attempt + look))
+            if unsettled.slow:
+                hint = "wait a minute, then run the same command again: it looks for it before it sends anything"
+                raise ExternalError(f"{target.repo_id}: the Hub does not say whether the commit was made", hint) from unsettled
             if attempt == ATTEMPTS:
                 raise
-            time.sleep(BACKOFF * 2**attempt)
         except HfHubHTTPError as error:
             if error.response.status_code == 412:
                 raise Stale(target.repo_id, _changed_since(api, plan)) from error

@@ -15,7 +15,6 @@ from gymdata.errors import DataError, ExternalError
 from gymdata.rows.lines import ByteRange, chunks
 from gymdata.sources.hub import Credentials, connected, explained
 
-
 _MAPPED_AT_ONCE = "64MB"
 
 

@@ -36,7 +36,12 @@ _NOT_REPEATABLE = ("/commit/", "/discussions")
 
 
 class Unsettled(ExternalError):
-    """A request that writes was cut off: it may have taken effect or not, so look before repeating it."""
+    """A request that writes was cut off: it may have taken effect or not, so look before repeating it.
+
+    After `slow`, which means that no answer came in time, it may even take effect later: then it must not be repeated.
+    """
+
+    slow = False
 
 
 class Denied(ExternalError):
@@ -199,7 +204,9 @@ class Patience:
                 failure = ExternalError(f"{where}: {_reason(error)}", _UNREACHABLE)
             except httpx2.TransportError as error:
                 if writes:
-                    raise Unsettled(f"{where}: the connection broke before the answer came ({_reason(error)})") from error
+                    unsettled = Unsettled(f"{where}: the connection broke before the answer came ({_reason(error)})")
+                    unsettled.slow = isinstance(error, httpx2.ReadTimeout)
+                    raise unsettled from error
                 if not rewinds:
                     raise
                 failure = ExternalError(f"{where}: {_reason(error)}", _UNREACHABLE)

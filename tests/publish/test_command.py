@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -219,6 +220,37 @@ def test_a_repository_that_changes_meanwhile_is_shown_and_asked_about(hub: Hub, 
     else:
         assert code == 0 and {"theirs", "train_metrics.json"} <= set(hub.repos[REPO].head.tree)
         assert "1 added" in said, "what the commit does to what is there now"
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_any_request_leaves_nothing_or_all_and_the_next_completes_it(hub: Hub, prepare: Prepare) -> None:
+    dataset = prepare(train=[row("a"), row("b", "0.6")])
+    command = ["publish", "math", "--output-dir", dataset.directory, "--repo-id", REPO, "--create-pr", "--no-verify"]
+    hub.add_repo(REPO)
+    assert gymdata(*command, token=OTHER).returncode == 0
+    total, whole = len(hub.requests), hub.repos[REPO].commits[hub.repos[REPO].refs["refs/pr/1"]].tree
+    left = []
+    for nth in range(1, total + 1):
+        for blob in hub.blobs.iterdir():
+            blob.unlink()
+        hub.add_repo(REPO)
+        hub.requests.clear()
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_TOKEN": OTHER}
+        child = subprocess.Popen([sys.executable, "-m", "gymdata.cli.main", *map(str, command)], env=environment)
+        hub.before.append(partial(kill_at, nth, hub, child))
+        assert child.wait() < 0, f"request {nth}"
+        hub.before.clear()
+        trees = [hub.repos[REPO].commits[hub.repos[REPO].refs[f"refs/pr/{one.num}"]].tree for one in hub.open_pull_requests(REPO)]
+        assert trees in ([], [whole]), f"request {nth}"
+        left.append(len(trees))
+        again = gymdata(*command, token=OTHER)
+        assert again.returncode == 0 and len(hub.open_pull_requests(REPO)) == 1, again.stderr
+    assert left[0] == 0
+
+
+def kill_at(nth: int, hub: Hub, child: subprocess.Popen, line: str) -> None:
+    if len(hub.requests) == nth - 1:
+        child.kill()
 
 
 def on_a_terminal(*arguments: object, type_after: tuple[str, str]) -> tuple[int, str]:

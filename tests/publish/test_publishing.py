@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -287,6 +288,31 @@ def test_each_request_failing_for_good_leaves_nothing_or_all_and_a_rerun_complet
             assert commit is not None and commit.tree == expected.tree, "half of it is worse than nothing"
         publish(dataset, OTHER)
         assert len(hub.open_pull_requests(REPO)) == 1, f"request {nth}"
+
+
+def test_a_slow_answer_to_any_request_ends_in_one_pull_request(hub: Hub, prepare: Prepare, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("gymdata.sources.hub.TIMEOUT", 0.4)
+    dataset = prepare(train=ROWS)
+    hub.add_repo(REPO)
+    publish(dataset, OTHER)
+    lines = [request.line for request in hub.requests]
+    expected = hub.repos[REPO].at("refs/pr/1")
+    assert expected is not None
+    for nth in range(1, len(lines) + 1):
+        fresh(hub, tmp_path)
+        hub.fail("slow", nth=nth, seconds=0.8)
+        if "/commit/" in lines[nth - 1]:
+            # The commit is made after we stopped waiting: it must not be sent once more.
+            with pytest.raises(ExternalError, match="does not say whether the commit was made"):
+                publish(dataset, OTHER)
+            while not hub.open_pull_requests(REPO):
+                threading.Event().wait(0.02)
+            assert not publish(dataset, OTHER)[1].sent
+        else:
+            publish(dataset, OTHER)
+        (pull,) = hub.open_pull_requests(REPO)
+        commit = hub.repos[REPO].at(f"refs/pr/{pull.num}")
+        assert commit is not None and commit.tree == expected.tree, f"request {nth}"
 
 
 def fresh(hub: Hub, tmp_path: Path) -> None:
