@@ -20,7 +20,7 @@ $(READY): requirements.lock pyproject.toml
 	@echo "setting up .venv ($$($(PYTHON) --version)), once; this takes a minute"
 	@rm -rf .venv
 	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "$(PYTHON) cannot make virtual environments; on Debian: apt install python3-venv" >&2; exit 2; }
-	@$(BIN)/pip install -qq --require-hashes -r requirements.lock
+	@$(BIN)/pip install -qq --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/pip install -qq --no-deps --no-build-isolation -e .
 	@touch $@
 
