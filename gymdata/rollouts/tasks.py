@@ -13,7 +13,7 @@ import msgspec
 import xxhash
 
 from gymdata.errors import DataError
-from gymdata.rows.lines import COMPRESSED_SUFFIXES, MAX_LINE_BYTES, ByteRange, chunks, ranges
+from gymdata.rows.lines import COMPRESSED_SUFFIXES, MAX_LINE_BYTES, ByteRange, DamagedFile, chunks, ranges
 
 TASK_INDEX, ROLLOUT_INDEX = "_ng_task_index", "_ng_rollout_index"
 
@@ -108,10 +108,17 @@ def expected_rollouts(path: Path, samples: Samples, num_repeats: int) -> Counter
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     number = 0
     whole = ranges(path) if path.suffix in COMPRESSED_SUFFIXES else [ByteRange(path, 0, path.stat().st_size)]
-    for chunk in (chunk for part in whole for chunk in chunks(part)):
-        if isinstance(chunk, int):
-            raise DataError(f"{path}:{number + 1}: the line has {chunk:,} bytes; the longest that is read has {MAX_LINE_BYTES:,}")
-        for line in chunk.split(b"\n"):
-            number += 1
-            if line.strip():
-                yield number, line
+    try:
+        for chunk in (chunk for part in whole for chunk in chunks(part)):
+            if isinstance(chunk, int):
+                raise DataError(
+                    f"{path}:{number + 1}: the line has {chunk:,} bytes; the longest that is read has {MAX_LINE_BYTES:,}"
+                )
+            for line in chunk.split(b"\n"):
+                number += 1
+                if line.strip():
+                    yield number, line
+    except DamagedFile as error:
+        raise DataError(
+            f"{path}: the compressed file is damaged after line {number}: {error}", "fetch or compress it again"
+        ) from error
