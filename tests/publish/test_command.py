@@ -274,3 +274,33 @@ def on_a_terminal(*arguments: object, type_after: tuple[str, str]) -> tuple[int,
         said += block
     os.close(ours)
     return child.wait(), said
+
+
+SHARED = ROOT.parent / "shared"
+
+
+def shared_files() -> list[Path]:
+    names = [SHARED / "data" / f"{name}.jsonl" for name in ("tools", "mcqa", "rollouts")]
+    return [path for path in [*names, *sorted(SHARED.glob("cases/gym_examples/*/example.jsonl"))] if path.is_file()]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shared_files(), reason="needs ../shared: real rows")
+def test_real_rows_make_the_round_trip_through_the_hub(hub: Hub, tmp_path: Path, monkeypatch, capsys) -> None:
+    from gymdata.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_TOKEN", OWNER)
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    for number, path in enumerate(shared_files()):
+        rows = [json.loads(line) for line in path.read_bytes().split(b"\n") if line.strip()]
+        name = f"acme/rows-{number}"
+        send = ["publish", "--input", str(path), "--config", "c.yaml", "--repo-id", name, "--split", "validation"]
+        assert main([*send, "--license", "MIT", "--create-pr"]) == 0, (path, capsys.readouterr().err)
+        assert f"all {len(rows):,} rows came back as they were sent, plain and streaming" in capsys.readouterr().err
+        fetch = ["download", "--repo-id", name, "--revision", "refs/pr/1", "--split", "validation", "--output", "back.jsonl"]
+        assert main(fetch) == 0, path
+        back = [json.loads(line) for line in (tmp_path / "back.jsonl").read_bytes().split(b"\n") if line]
+        for row in [*rows, *back]:
+            row.pop("agent_ref", None)  # the stamp
+        assert json.dumps(back, sort_keys=True) == json.dumps(rows, sort_keys=True), path
