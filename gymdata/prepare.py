@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ from gymdata import __version__
 from gymdata.atomic import remove_leftovers, staged
 from gymdata.collate import SplitWriter, shuffle
 from gymdata.environments.model import DatasetConfig, Environment
+from gymdata.environments.registry import fixtures
 from gymdata.errors import ConfigError, DataError, UsageError
 from gymdata.manifest import MANIFEST, InputFile, Manifest, OutputFile, fingerprint, is_intact, read_manifest, sha256
 from gymdata.rows.columns import Columns
@@ -340,18 +342,25 @@ def _report(sources: Sequence[_Source]) -> Report:
 
 
 def _sidecars(sources: Sequence[_Source], options: Options) -> list[tuple[Path, dict[str, Any]]]:
-    """Path and content of the metrics file beside each source file that was read whole and is not compressed."""
+    """Path and content of the metrics file beside each source file that was read whole, but for the bundled rows."""
     documents: dict[Path, dict[str, Any]] = {}
     for source in sources:
         dataset = source.dataset
-        if options.limit is None and dataset.start_idx is None and dataset.end_idx is None:
+        in_part = options.limit is not None or dataset.start_idx is not None or dataset.end_idx is not None
+        if not in_part and not _bundled(source):
             metrics = gym_metrics([(columns, dataset.num_repeats) for columns in source.columns.values()])
             documents.setdefault(sidecar_path(dataset.path), dataset.metrics_header() | metrics)
     return list(documents.items())
 
 
 def _sidecars_stand(sources: Sequence[_Source], options: Options) -> bool:
-    return not options.measure or all(sidecar_path(source.dataset.path).exists() for source in sources)
+    paths = [sidecar_path(source.dataset.path) for source in sources if not _bundled(source)]
+    return not options.measure or all(path.exists() or not os.access(path.parent, os.W_OK) for path in paths)
+
+
+def _bundled(source: _Source) -> bool:
+    """Whether the rows come with gymdata: what stands beside them was made with them, and may be where nobody can write."""
+    return source.environment.builtin and source.dataset.path.is_relative_to(fixtures())
 
 
 def _finish_splits(sources: Sequence[_Source], stage: Path, writer: SplitWriter, options: Options) -> list[OutputFile]:
@@ -395,8 +404,12 @@ def _write_statistics(sources: Sequence[_Source], stage: Path, options: Options)
 
 
 def _facts(source: _Source, split: str) -> Iterator[DataFrame]:
-    warned = {finding.line for finding in source.findings}
-    return facts_frames(source.columns[split], source.dataset.jsonl_fpath, warned)
+    codes: dict[int, str] = {}
+    for finding in source.findings:
+        before = codes.get(finding.line, "")
+        if finding.code not in before:
+            codes[finding.line] = f"{before} {finding.code}".lstrip()
+    return facts_frames(source.columns[split], source.dataset.jsonl_fpath, codes)
 
 
 def _input(source: _Source) -> InputFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -10,10 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gymdata.atomic import disk_errors, write_bytes
+from gymdata.errors import ExternalError
 from gymdata.rows.columns import Columns
 from gymdata.statistics.metrics import gym_metrics, to_json
 
 ABSENT = "(absent)"
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 HEADER = ("name", "type", "jsonl_fpath", "num_repeats", "source", "gitlab_identifier", "huggingface_identifier", "license",
           "prepare_script", "prompt_config", "prepare_dependencies")  # fmt: skip
@@ -37,7 +40,7 @@ class SidecarCheck:
     """What became of a sidecar. `differences` tells why it is a conflict, or was one before it was overwritten."""
 
     path: Path
-    status: Literal["missing", "written", "up to date", "conflict", "overwritten"]
+    status: Literal["missing", "written", "up to date", "conflict", "overwritten", "not written, the folder is read-only"]
     differences: tuple[Difference, ...] = ()
 
     def __str__(self) -> str:
@@ -71,11 +74,18 @@ def check_sidecar(path: Path, document: Mapping[str, Any]) -> SidecarCheck:
 def update_sidecar(path: Path, document: Mapping[str, Any], overwrite: bool = False) -> SidecarCheck:
     """Check the sidecar at `path` and write it if there is none, or if it is in conflict and `overwrite` is set.
 
-    One that agrees, if for columns that it lacks, is left as it is. Raises ExternalError if the disk refuses.
+    One that agrees, if for columns that it lacks, is left as it is; where nobody may write, none is made. Raises ExternalError
+    if the disk refuses otherwise.
     """
     check = check_sidecar(path, document)
     if check.status == "missing" or (check.status == "conflict" and overwrite):
-        write_bytes(path, to_json(dict(document)))
+        try:
+            write_bytes(path, to_json(dict(document)))
+        except ExternalError as error:
+            reason = error.__cause__
+            if check.status == "missing" and isinstance(reason, OSError) and reason.errno in _READ_ONLY:
+                return SidecarCheck(path, "not written, the folder is read-only")
+            raise
         return SidecarCheck(path, "written" if check.status == "missing" else "overwritten", check.differences)
     return check
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gymdata.errors import ExternalError
 from gymdata.statistics.sidecar import compare, sidecar_path, update_sidecar
 
 
@@ -77,3 +79,15 @@ def test_a_conflict_is_overwritten_on_demand(tmp_path: Path) -> None:
     check = update_sidecar(path, {"a": 1}, overwrite=True)
     assert (check.status, len(check.differences)) == ("overwritten", 1)
     assert json.loads(path.read_bytes()) == {"a": 1}
+
+
+def test_rows_that_nobody_can_write_beside_have_no_sidecar_and_are_no_failure(tmp_path: Path, monkeypatch) -> None:
+    def refuse(path: Path, data: bytes) -> None:
+        raise ExternalError("read-only") from OSError(errno.EROFS, "read-only file system")
+
+    monkeypatch.setattr("gymdata.statistics.sidecar.write_bytes", refuse)
+    check = update_sidecar(tmp_path / "a_metrics.json", {"a": 1})
+    assert str(check).endswith("a_metrics.json: not written, the folder is read-only")
+    (tmp_path / "a_metrics.json").write_text('{"a": 2}')
+    with pytest.raises(ExternalError):
+        update_sidecar(tmp_path / "a_metrics.json", {"a": 1}, overwrite=True)

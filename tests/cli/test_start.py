@@ -1,0 +1,82 @@
+"""Starting up: nothing heavy is loaded before it is needed, and an installed gymdata writes nothing where it is installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from gymdata.cli.main import COMMANDS
+from gymdata.environments import registry
+
+ROOT = Path(__file__).parents[2]
+HEAVY = (
+    "polars",
+    "pydantic",
+    "datasets",
+    "huggingface_hub",
+    "httpx2",
+    "pyarrow",
+    "pandas",
+    "numpy",
+    "great_expectations",
+    "dagster",
+)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)], ids=" ".join)
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys, gymdata\n"
+        "from gymdata.cli.main import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr, done.stdout.splitlines()[-1]) == (0, "", "[]")
+
+
+def test_an_import_loads_nothing_of_others() -> None:
+    code = f"import sys, gymdata; print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The content of the wheel, as pip would unpack it."""
+    pytest.importorskip("hatchling", reason="needs hatchling")
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+def state(folder: Path) -> dict[str, tuple[int, int]]:
+    return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in folder.rglob("*")}
+
+
+REPEATED = "math_with_judge_simple_agent.responses_api_agents.simple_agent.datasets.0.num_repeats=4"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--mode", "example_validation"], ["--overwrite-metrics"], [REPEATED]], ids=str)
+def test_the_bundled_rows_are_prepared_without_a_write_to_where_they_are_installed(
+    installed: Path, tmp_path: Path, arguments: list[str]
+) -> None:
+    """As a read-only site-packages would demand; modes would not stop a test that runs as root."""
+    names = ["math"] if REPEATED in arguments else registry.builtin_names()
+    environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1"}
+    before = state(installed)
+    command = [sys.executable, "-m", "gymdata.cli.main", "prepare", *names, *arguments, "--output-dir", "out"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out/manifest.json").is_file()
+    assert state(installed) == before
