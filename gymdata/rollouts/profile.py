@@ -11,10 +11,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
@@ -31,7 +31,7 @@ from gymdata.rollouts.reward_statistics import (
     task_line,
     task_numbers,
 )
-from gymdata.rollouts.tasks import TASK_INDEX, Samples, expected_rollouts, identity
+from gymdata.rollouts.tasks import TASK_INDEX, Samples, TaskKey, expected_rollouts, identity
 from gymdata.rows.lines import COMPRESSED_SUFFIXES, open_stream
 from gymdata.validation.findings import Finding
 
@@ -62,6 +62,8 @@ class Profile:
 
     rollouts: Rollouts
     samples: Samples
+    sources: Mapping[TaskKey, TaskKey]
+    """By task and run, the name of its row in `samples`."""
     groups: list[Group]
     tasks: list[TaskNumbers]
     statistics: RewardStatistics
@@ -70,6 +72,10 @@ class Profile:
     def environment(self, run: str | None) -> str:
         """What the rollouts of a run are called: their agent, or their server where several share the agent."""
         return UNNAMED if run is None else gym_profile.labels(self.rollouts.agents)[run]
+
+    def sample(self, group: Group) -> bytes | None:
+        """The row of a task, as JSON."""
+        return self.samples.get(self.sources[group.task, group.run])
 
 
 def profile(
@@ -98,14 +104,18 @@ def profile(
         raise DataError(
             f"{', '.join(map(str, paths))}: no line is a rollout", "`gymdata validate --kind rollout` says what the lines are"
         )
-    groups = []
+    groups: list[Group] = []
+    sources: dict[TaskKey, TaskKey] = {}
     for (task, run), rows in gym_profile.group_rows(rollouts, range(len(rollouts))).items():
-        wanted = expected.get((task, run)) or expected.get((task, None)) or 0
-        if inputs and not wanted:
+        # Rows that were given out may name the agent alone, or nothing, where a rollout names the server too.
+        names = (run, rollouts.agents.get(run or ""), None)
+        source = next(((task, name) for name in names if (task, name) in expected), None)
+        if inputs and source is None:
             raise DataError(
                 f"{inputs} has no task {task} of {run or UNNAMED}, of which there are rollouts", "give the inputs of this run"
             )
-        groups.append(Group(task, run, rows, max(wanted, len(rows), options.num_repeats)))
+        sources[task, run] = source or (task, run)
+        groups.append(Group(task, run, rows, max(expected[source] if source else 0, len(rows), options.num_repeats)))
     tasks = [task_numbers(rollouts, group, options.threshold) for group in groups]
     names = gym_profile.labels(rollouts.agents)
     by_name: dict[str, list[TaskNumbers]] = {}
@@ -124,11 +134,11 @@ def profile(
         answer_key=options.answer_key,
         resamples=options.resamples,
         seed=options.seed,
-        coverage=_coverage(groups, expected, _failures(paths), sum(len({f.line for f in found}) for found in findings.values())),
+        coverage=_coverage(paths, groups, [expected[key] for key in expected.keys() - sources.values()], findings),
         overall=overall,
         environments=measured,
     )
-    return Profile(rollouts, samples, groups, tasks, statistics, findings)
+    return Profile(rollouts, samples, sources, groups, tasks, statistics, findings)
 
 
 def write(profiled: Profile, rollouts_path: Path) -> list[Path]:
@@ -179,7 +189,7 @@ def _reward_profiling(profiled: Profile) -> Iterator[bytes]:
     shared = len({group.task for group in profiled.groups}) < len(profiled.groups)
     for group, measured in _measured(profiled):
         entry = gym_profile.profile_task(rollouts, measured, whole, profiled.environment(group.run) if shared else None)
-        sample = profiled.samples.get(group.task, group.run)
+        sample = profiled.sample(group)
         yield _encode(entry | {"sample": msgspec.Raw(sample or b"{}")}) + b"\n"
 
 
@@ -228,7 +238,7 @@ def _task_statistics(profiled: Profile) -> Iterator[bytes]:
     """A line per task: its index, its environment, the digests of its row (`key`) and of its conversation (`prompt_key`), its numbers."""
     for task in profiled.tasks:
         group = task.group
-        key, prompt_key = identity(profiled.samples.get(group.task, group.run))
+        key, prompt_key = identity(profiled.sample(group))
         place = {TASK_INDEX: group.task, "environment": profiled.environment(group.run), "key": key, "prompt_key": prompt_key}
         yield _encode(place | task_line(profiled.rollouts, task)) + b"\n"
 
@@ -247,12 +257,13 @@ def _by_label(profiled: Profile) -> list[tuple[str, list[int]]]:
     return sorted(rows.items())
 
 
-def _coverage(groups: Sequence[Group], expected: Counter[Any], failures: Counter[str], unusable: int) -> Coverage:
+def _coverage(
+    paths: Sequence[Path], groups: Sequence[Group], missing: Sequence[int], findings: Mapping[str, Sequence[Finding]]
+) -> Coverage:
+    """`missing`: how many rollouts each task was to have of which there is none."""
     present = sum(len(group.rows) for group in groups)
     complete = sum(len(group.rows) >= group.expected for group in groups)
-    seen = {(group.task, group.run) for group in groups} | {(group.task, None) for group in groups}
-    missing = {key: count for key, count in expected.items() if key not in seen}
-    wanted = sum(group.expected for group in groups) + sum(missing.values())
+    wanted = sum(group.expected for group in groups) + sum(missing)
     return Coverage(
         expected_rollouts=wanted,
         rollouts=present,
@@ -262,8 +273,8 @@ def _coverage(groups: Sequence[Group], expected: Counter[Any], failures: Counter
         complete_tasks=complete,
         partial_tasks=len(groups) - complete,
         missing_tasks=len(missing),
-        unusable_lines=unusable,
-        failures=dict(sorted(failures.items())),
+        unusable_lines=sum(len({finding.line for finding in found}) for found in findings.values()),
+        failures=dict(sorted(_failures(paths).items())),
     )
 
 

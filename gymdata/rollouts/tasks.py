@@ -58,9 +58,9 @@ class Samples:
             for (task, run), place in self._places.items()
         }
 
-    def get(self, task: int, run: str | None) -> bytes | None:
-        """The row of a task; one that says what runs it takes precedence over one that does not."""
-        place = self._places.get((task, run)) or self._places.get((task, None))
+    def get(self, key: TaskKey) -> bytes | None:
+        """The row of a task."""
+        place = self._places.get(key)
         if place is None:
             return None
         self._file.seek(place[1])

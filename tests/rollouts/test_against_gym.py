@@ -77,7 +77,7 @@ def assert_same(mine: Any, theirs: Any, path: str = "$") -> None:
         assert isinstance(mine, list) and len(mine) == len(theirs), (path, len(mine), len(theirs))
         for index, (one, other) in enumerate(zip(mine, theirs, strict=True)):
             assert_same(one, other, f"{path}[{index}]")
-    elif isinstance(theirs, float) and not isinstance(mine, str | bool | None):
+    elif isinstance(theirs, float) and isinstance(mine, float):
         assert math.isclose(mine, theirs, rel_tol=1e-9, abs_tol=1e-9), (path, mine, theirs)
     else:
         assert mine == theirs and type(mine) is type(theirs), (path, mine, theirs)
@@ -97,7 +97,7 @@ def test_the_profile_of_real_rollouts_is_gyms(tmp_path: Path, agent: str) -> Non
 
 
 def test_the_profile_of_generated_rollouts_is_gyms(tmp_path: Path) -> None:
-    cases = [generated(random.Random(seed)) for seed in range(60)]
+    cases = [generated(random.Random(seed)) for seed in range(30)]
     for number, (case, theirs) in enumerate(zip(cases, ask_gym(cases), strict=True)):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -149,7 +149,11 @@ def generated(draw: random.Random) -> tuple[list[dict[str, Any]], list[dict[str,
 
 
 def response(draw: random.Random) -> dict[str, Any] | None:
-    usage = {"input_tokens": draw.randint(1, 99), "output_tokens": draw.randint(1, 999), "input_tokens_details": {"cached_tokens": 1}}
+    usage = {
+        "input_tokens": draw.randint(1, 99),
+        "output_tokens": draw.randint(1, 999),
+        "input_tokens_details": {"cached_tokens": 1},
+    }
     usage["total_tokens"] = usage["input_tokens"] + usage["output_tokens"]
     body = {"id": "r", "object": "response", "output": [], "incomplete_details": {"reason": "max_output_tokens"}}
     return draw.choice([body | {"usage": usage}, body | {"usage": usage}, body | {"usage": None}, None])
