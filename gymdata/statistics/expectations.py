@@ -248,8 +248,8 @@ def _sentence(kind: str, kwargs: Mapping[str, Any], seen: Mapping[str, Any], suc
     """About rows."""
     column, expected = kwargs.get("column"), _expected(kind, kwargs)
     total, bad = seen.get("element_count") or 0, seen.get("unexpected_count") or 0
-    if seen.get("missing_count") == total and not bad:
-        return f"no row has a {column}" if total else "there are no rows"
+    if not bad and (seen.get("missing_count") == total or kind == "expect_column_values_to_be_null"):
+        return f"no row has {column}" if total else "there are no rows"
     if not bad:
         found = facts[column] if column in facts.columns and facts[column].dtype.is_numeric() else None
         return f"all {total:,} rows" + (f": {_span(found.min(), found.max())}" if found is not None else "")
@@ -264,8 +264,11 @@ def _sentence(kind: str, kwargs: Mapping[str, Any], seen: Mapping[str, Any], suc
         if len(words) > SHOWN and all(isinstance(value, int | float) for value in values):
             words = [_span(min(values), max(values))]
         more = f" and {len(words) - SHOWN:,} other values" if len(words) > SHOWN else ""
-        found = f": {column} is {', '.join(words[:SHOWN])}{more}" if words else ""
-        text = few + found + ("" if success else f"; expected {expected}")
+        found = f"{', '.join(words[:SHOWN])}{more}"
+        if kind == "expect_column_values_to_be_null":
+            text = f"{few} have {column} {found}"
+        else:
+            text = few + (f": {column} is {found}" if words else "") + ("" if success else f"; expected {expected}")
     mostly = kwargs.get("mostly") or 1
     return text + (f" (up to {100 * (1 - mostly):.3g} % may)" if mostly < 1 else "")
 

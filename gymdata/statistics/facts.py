@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     import polars
 
 
-def facts_frame(columns: Columns, file: str, warnings: Collection[int] = (), errors: Collection[int] = ()) -> polars.DataFrame:
+def facts_frame(columns: Columns, file: str, warnings: Mapping[int, str] = {}, errors: Collection[int] = ()) -> polars.DataFrame:
     """One line per accepted row, in file order, then one per line number in `errors`, of which only that is known.
 
-    `verdict` is "warning" for the line numbers in `warnings`, "error" for those in `errors`, otherwise "valid". Keys are
-    xxh3 digests in hexadecimal. What a row does not have is null.
+    `warnings` are the codes of findings by line number. `verdict` is "warning" for these lines, whose `findings` are the codes,
+    "error" for those in `errors`, otherwise "valid". Keys are xxh3 digests in hexadecimal. What a row does not have is null.
     """
     import polars as pl
 
@@ -27,15 +27,14 @@ def facts_frame(columns: Columns, file: str, warnings: Collection[int] = (), err
 
 
 def facts_frames(
-    columns: Columns, file: str, warnings: Collection[int] = (), errors: Collection[int] = ()
+    columns: Columns, file: str, warnings: Mapping[int, str] = {}, errors: Collection[int] = ()
 ) -> Iterator[polars.DataFrame]:
     """The same in pieces of at most SLICE rows: made all at once, the keys of a million rows take half a gigabyte."""
     import polars as pl
 
     columns.flush()
-    warned = set(warnings)
     for start in range(0, len(columns), SLICE) or [0]:
-        yield _piece(columns, file, warned, start)
+        yield _piece(columns, file, warnings, start)
     if errors:
         yield pl.DataFrame({"file": file, "line": sorted(set(errors)), "verdict": "error"}, schema_overrides={"line": pl.UInt32})
 
@@ -43,7 +42,7 @@ def facts_frames(
 SLICE = 100_000
 
 
-def _piece(columns: Columns, file: str, warned: Collection[int], start: int) -> polars.DataFrame:
+def _piece(columns: Columns, file: str, warnings: Mapping[int, str], start: int) -> polars.DataFrame:
     import polars as pl
 
     stop = min(start + SLICE, len(columns))
@@ -54,7 +53,8 @@ def _piece(columns: Columns, file: str, warned: Collection[int], start: int) -> 
         {
             "file": pl.Series([file], dtype=pl.String).new_from_index(0, len(lines)),
             "line": pl.Series(lines, dtype=pl.UInt32),
-            "verdict": ["warning" if line in warned else "valid" for line in lines],
+            "verdict": ["warning" if line in warnings else "valid" for line in lines],
+            "findings": [warnings.get(line) for line in lines],
             "key": [keys[at : at + 16].hex() for at in range(0, len(keys), 16)],
             "prompt_key": [f"{key:016x}" for key in columns.prompt_keys[part]],
             "params_key": [f"{key:016x}" for key in columns.params_keys[part]],
@@ -66,7 +66,7 @@ def _piece(columns: Columns, file: str, warned: Collection[int], start: int) -> 
             "tools": pl.Series(columns.tools[part], dtype=pl.Int32),
             "temperature": pl.Series(columns.temperatures[part], dtype=pl.Float64),
         },
-        schema_overrides=dict.fromkeys(("verdict", "key", "prompt_key", "params_key", "answer_key"), pl.String),
+        schema_overrides=dict.fromkeys(("verdict", "findings", "key", "prompt_key", "params_key", "answer_key"), pl.String),
     ).with_columns(
         pl.col("temperature").fill_nan(None),
         *(pl.when(pl.col(name) >= least).then(pl.col(name)) for name, least in (("tokens", 0), ("words", 1), ("tools", 0))),

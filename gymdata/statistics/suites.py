@@ -149,7 +149,7 @@ def draft(name: str, splits: Mapping[str, Split]) -> dict[str, Any]:
             "answer_readable",
             "in_set",
             "Every row has what its verifier compares with, and in a form that it can read.",
-            _seen(kept, rows),
+            _seen(kept),
             column="answer",
             value_set=[READABLE],
             **kept,
@@ -157,17 +157,16 @@ def draft(name: str, splits: Mapping[str, Split]) -> dict[str, Any]:
     for about, column, what in (("unique_rows", "key", "row"), ("unique_prompts", "prompt_key", "prompt")):
         kept = share(pl.col(column).is_unique())
         if kept.get("mostly", 1) >= 0.5:
-            add(about, "unique", f"No {what} stands twice in a split.", _seen(kept, rows), column=column, **kept)
-    kept = share(pl.col("verdict") == "valid")
+            add(about, "unique", f"No {what} stands twice in a split.", _seen(kept), column=column, **kept)
+    kept = share(pl.col("findings").is_null())
     add(
         "few_warnings",
-        "in_set",
+        "null",
         "Hardly a row has a warning.",
-        _seen(kept, rows),
+        _seen(kept),
         severity="warning",
-        column="verdict",
-        value_set=["valid"],
-        **{"mostly": kept.get("mostly", 0.99)},
+        column="findings",
+        **(kept or {"mostly": 0.99}),
     )
     add(
         "rows_kept",
@@ -207,9 +206,9 @@ def _span(low: float, high: float) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _seen(kept: Mapping[str, float], rows: int) -> str:
+def _seen(kept: Mapping[str, float]) -> str:
     return (
-        f"Seen: in at least {kept['mostly']:.0%} of {rows:,} rows. Margin: 1 %."
+        f"Seen: in {kept['mostly'] + 0.01:.0%} of the rows of a split. Margin: 1 %."
         if kept
-        else f"Seen: in all {rows:,} rows. Margin: none."
+        else "Seen: in all rows. Margin: none."
     )

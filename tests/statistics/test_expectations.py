@@ -115,7 +115,7 @@ def warnings(rows: list[dict[str, Any]]) -> None:
         ("temperature", "math", hot, [6], "1 of 40 rows: temperature is 9; expected 0 to 2"),
         ("unique_rows", "math", row_twice, [41, 8], "2 of 41 rows share their key with another row (up to 1 % may)"),
         ("unique_prompts", "math", prompt_twice, [41, 8], "2 of 41 rows share their prompt_key"),
-        ("few_warnings", "math", warnings, [9], "1 of 40 rows: verdict is warning; expected valid (up to 2 % may)"),
+        ("few_warnings", "math", warnings, [9], "1 of 40 rows have findings GD308 (up to 2 % may)"),
     ],
 )
 def test_an_expectation_that_is_not_met_names_the_lines(

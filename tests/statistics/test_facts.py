@@ -23,9 +23,10 @@ def sample() -> Columns:
 
 
 def test_every_row_is_a_line() -> None:
-    frame = facts_frame(sample(), "train.jsonl", warnings={3}, errors={2})
+    frame = facts_frame(sample(), "train.jsonl", warnings={3: "GD401 GD502"}, errors={2})
     assert frame["line"].to_list() == [1, 3, 2]
     assert frame["verdict"].to_list() == ["valid", "warning", "error"]
+    assert frame["findings"].to_list() == [None, "GD401 GD502", None]
     assert frame["words"].to_list() == [5, 5, None]
     assert frame["tools"].to_list() == [None, 0, None]
     assert frame["temperature"].to_list() == [0.5, None, None]
