@@ -70,6 +70,11 @@ class Verifier(Protocol):
 _KINDS = {
     "math_with_judge": ("gymdata.verifiers.math", "Math"),
     "mcqa": ("gymdata.verifiers.mcqa", "Mcqa"),
+    "single_step_tool_use_with_argument_comparison": ("gymdata.verifiers.tool_call", "ArgumentComparison"),
+    "structured_outputs": ("gymdata.verifiers.structured_outputs", "StructuredOutputs"),
+    "example_single_tool_call": ("gymdata.verifiers.tool_call", "SingleToolCall"),
+    "example_multi_step": ("gymdata.verifiers.tool_call", "MultiStep"),
+    "example_session_state_mgmt": ("gymdata.verifiers.tool_call", "SessionState"),
 }
 """NeMo Gym's resources server -> the module and class that score as it does; the class has `from_options(options)`."""
 

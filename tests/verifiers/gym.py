@@ -37,7 +37,7 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.St
             try:
                 response = MINIMAL | response | {"output": [whole(item) for item in response["output"]]}
                 verdict = await server.verify(request_type.model_validate(row | {"response": response}))
-                return {k: v for k, v in verdict.model_dump(mode="json").items() if k not in row and k != "response"}
+                return {k: v for k, v in verdict.model_dump(mode="json").items() if k not in row and k not in ("response", "mask_sample")}
             except Exception as error:
                 return f"{type(error).__name__}: {error}"[:300]
         async def all_of_them():
