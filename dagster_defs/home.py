@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from itertools import pairwise
 from pathlib import Path
+from urllib.parse import quote
 
 from gymdata.errors import UsageError
 
 VARIABLE = "DAGSTER_HOME"
+
+GROUPS = ("rows", "measures", "splits", "publishing")
+"""Of the assets."""
 
 
 def ensure_home() -> Path:
@@ -28,10 +33,22 @@ def main() -> int:
     import signal
 
     ensure_home()
+    if sys.argv[1:3] == ["dagster", "dev"]:
+        print(f"the graph, once it is served: {_graph(sys.argv[3:])}", file=sys.stderr)
     # Started with & by a script, a process ignores interrupts, and Dagster then ignores being ended, too.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     command = str(Path(sys.executable).parent / sys.argv[1])
     os.execv(command, [command, *sys.argv[2:]])
+
+
+def _graph(options: list[str]) -> str:
+    """Where the UI shows the graph with all groups open, which it keeps closed by itself."""
+    given = {"host": "127.0.0.1", "port": "3000"}
+    for option, value in pairwise(options):
+        if (name := {"-h": "host", "-p": "port"}.get(option, option.removeprefix("--"))) in given:
+            given[name] = value
+    groups = ",".join(f"global@global:{group}" for group in GROUPS)
+    return f"http://{given['host']}:{given['port']}/asset-groups?expanded={quote(groups)}"
 
 
 if __name__ == "__main__":

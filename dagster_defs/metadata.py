@@ -55,7 +55,7 @@ def table(records: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> dg.Ta
     return dg.MetadataValue.table(rows, schema=dg.TableSchema([dg.TableColumn(column, kinds[column]) for column in columns]))
 
 
-def findings(report: Report, severity: str = "", code: str = "") -> dg.TableMetadataValue:
+def findings(report: Report, severity: str = "", code: str = "") -> dg.TableMetadataValue | dg.TextMetadataValue:
     """The first findings, errors first; only those of a severity or a code, if one is given."""
     found = [
         {
@@ -71,8 +71,10 @@ def findings(report: Report, severity: str = "", code: str = "") -> dg.TableMeta
         for one in file.findings
         if severity in ("", RULES[one.code].severity) and code in ("", one.code)
     ]
+    if not found:
+        return dg.MetadataValue.text("none")
     found.sort(key=lambda one: one["severity"])
-    return table(found[:SHOWN], ["severity", "file", "line", "path", "code", "message", "what to do"])
+    return table(found[:SHOWN], ["line", "code", "message", "path", "what to do", "severity", "file"])
 
 
 def codes(counts: Mapping[str, int]) -> dg.TableMetadataValue:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from dagster_defs.assets.sources import SplitsOverlap
 from dagster_defs.resources import Onlooker
 from gymdata.cli import prepare as command
 from gymdata.cli.download import describe
@@ -38,7 +39,7 @@ class Terminal(Onlooker):
         """Print how a run went; the exit code."""
         self.progress.clear()
         failed = [check for check in result.get_asset_check_evaluations() if not check.passed]
-        if isinstance(self.error, InvalidRows):
+        if isinstance(self.error, InvalidRows | SplitsOverlap):
             command.print_report(self.error.report, form)
         if self.error:
             print(f"gymdata: error: {self.error}", file=sys.stderr)

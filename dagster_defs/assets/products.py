@@ -69,7 +69,7 @@ def row_facts(context: dg.AssetExecutionContext, preparation: Preparation) -> dg
             **{f"median tokens, {name}": int(sorted(numbers)[len(numbers) // 2]) for name, numbers in lengths.items() if numbers},
             "first rows": metadata.table(
                 next(iter(splits.values())).head(10).to_dicts() if splits else [],
-                [column.name for column in metadata.FACTS_SCHEMA.columns],
+                [column.name for column in metadata.FACTS_SCHEMA.columns if "key" not in column.name],
             ),
             "files": metadata.paths([directory / one.path for one in outputs]),
         },

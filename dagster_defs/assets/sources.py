@@ -25,7 +25,14 @@ LEAK = "GD505"
 
 
 class SplitsOverlap(DataError):
-    """Prompts of the validation split stand in the train split."""
+    """Prompts of the validation split stand in the train split; `report` says which."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(
+            "rows of the validation split ask what the train split asks; nothing was written",
+            "take them out of one of the two; --validation-fraction splits by prompt, so that none is in both",
+        )
+        self.report = report
 
 
 def _blocking(name: str, asset: str, description: str) -> dg.AssetCheckSpec:
@@ -119,10 +126,7 @@ def validated_rows(context: dg.AssetExecutionContext, preparation: Preparation) 
     def accept(report: Report) -> None:
         seen.append(report)
         if any(finding.code == LEAK for file in report.files for finding in file.findings):
-            raise SplitsOverlap(
-                "rows of the validation split ask what the train split asks; nothing was written",
-                "take them out of one of the two, or use --validation-fraction, which splits by prompt",
-            )
+            raise SplitsOverlap(report)
 
     refusal, prepared = None, None
     with explained():
@@ -149,12 +153,12 @@ def validated_rows(context: dg.AssetExecutionContext, preparation: Preparation) 
     codes = prepared.manifest.findings if prepared else Counter(one.code for file in report.files for one in file.findings)
     return dg.MaterializeResult(
         metadata={
-            "findings": metadata.findings(report),
             "rows": sum(one.rows for one in inputs) if prepared else report.rows,
             "valid": sum(one.valid for one in inputs) if prepared else report.valid,
             "errors": report.errors,
             "warnings": report.warnings,
-            "by code": metadata.codes(codes),
+            **({"by code": metadata.codes(codes)} if codes else {}),
+            "findings": metadata.findings(report),
             "written": prepared is not None,
             "up to date": prepared is not None and prepared.cached,
             **({"seconds": prepared.manifest.seconds} if prepared else {}),
