@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from gymdata.engine.local import default_jobs
-from gymdata.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,10 +77,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise UsageError(f"{text} is less than 0", "give a whole number")
-    return number
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on")
+    return int(text)
 
 
 def _ks(text: str) -> tuple[int, ...]:
