@@ -28,6 +28,9 @@ COMMANDS = {
 }
 """Each command is the module of its name in gymdata.cli: `add_arguments(parser)`, `run(args) -> exit code`."""
 
+HUB_PACKAGES = ("datasets", "detect_secrets", "fsspec", "httpx2", "huggingface_hub", "pyarrow")
+"""What the extra `hub` brings."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (0 done, 1 the data, 2 the call, 3 something outside)."""
@@ -46,6 +49,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"gymdata: error: {error}", file=sys.stderr)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        if debug or package not in HUB_PACKAGES:
+            return _internal(error, debug)
+        print(
+            f"gymdata: error: this needs {package.replace('_', '-')}, which is not installed\n  help: pip install 'gymdata[hub]'",
+            file=sys.stderr,
+        )
+        return 2
     except KeyboardInterrupt:
         print("gymdata: interrupted; nothing was changed", file=sys.stderr)
         return 130
@@ -53,14 +65,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        if debug:
-            raise
-        print(
-            f"gymdata: internal error: {type(error).__name__}: {error}\n"
-            "  help: this is a bug in gymdata; run again with --debug and report what it prints",
-            file=sys.stderr,
-        )
-        return 3
+        return _internal(error, debug)
+
+
+def _internal(error: Exception, debug: bool) -> int:
+    if debug:
+        raise error
+    print(
+        f"gymdata: internal error: {type(error).__name__}: {error}\n"
+        "  help: this is a bug in gymdata; run again with --debug and report what it prints",
+        file=sys.stderr,
+    )
+    return 3
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gymdata.cli.main import COMMANDS
+from gymdata.cli.main import COMMANDS, HUB_PACKAGES, main
 from gymdata.environments import registry
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +45,36 @@ def test_an_import_loads_nothing_of_others() -> None:
     code = f"import sys, gymdata; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["download", "--repo-id", "acme/x"],
+        ["download", "math"],
+        ["prepare", "math", "--download"],
+        ["publish", "math", "--output-dir", "out", "--organization", "acme"],
+        ["publish", "math", "--input", "out/train.jsonl", "--organization", "acme"],
+        ["diff", "acme/x", "out"],
+        ["registry", "list"],
+        ["convert", "a.parquet", "b.jsonl", "--from", "columns", "--prompt-column", "q"],
+    ],
+    ids=" ".join,
+)
+def test_without_the_extra_a_command_says_which_one_it_needs(command: list[str], tmp_path: Path, monkeypatch) -> None:
+    assert main(["prepare", "math", "--output-dir", str(tmp_path / "out")]) == 0
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    blocked = "import sys; sys.modules.update(dict.fromkeys(" + repr(HUB_PACKAGES) + "))\n"
+    code = blocked + "from gymdata.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "MLFLOW_TRACKING_URI": "http://127.0.0.1:9",
+        "MLFLOW_TRACKING_TOKEN": "x",
+    }
+    line = [sys.executable, "-c", code, *command]
+    done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "  help: pip install 'gymdata[hub]'"), done.stderr
 
 
 @pytest.fixture(scope="module")
