@@ -45,6 +45,12 @@ def _manifest() -> type[Any]:
     return Manifest
 
 
+def _reward_statistics() -> type[Any]:
+    from gymdata.rollouts.reward_statistics import RewardStatistics
+
+    return RewardStatistics
+
+
 def _statistics() -> type[Any]:
     from gymdata.statistics.statistics import Statistics
 
@@ -55,6 +61,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "environment": _environment,
     "finding": _finding,
     "manifest": _manifest,
+    "reward_statistics": _reward_statistics,
     "rollout": _rollout,
     "row": _row,
     "statistics": _statistics,

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from gymdata.cli.main import main
+
+SCHEMA = Path(__file__).parents[2] / "schemas" / "reward_statistics.schema.json"
 
 
 @pytest.fixture
@@ -41,6 +44,7 @@ def test_profile_prints_a_table_and_writes_six_files(run: Path, capsys: pytest.C
 def test_profile_for_programs_writes_only_what_it_is_told(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rollouts", "profile", str(run), "--no-write", "--format", "json", "--k", "1,2"]) == 0
     document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, json.loads(SCHEMA.read_text()))
     assert [point["value"] for point in document["overall"]["pass_at_k"]] == [0.75, 1.0]
     assert [*run.parent.iterdir()] == [run]
     assert main(["rollouts", "profile", str(run), "--no-write", "--format", "markdown"]) == 0
