@@ -103,6 +103,11 @@ def fetch(
     return _allowed(attempt, repo_id, credentials, endpoint)
 
 
+def latest_commit(repo_id: str, revision: str | None = None, credentials: Credentials | None = None) -> str:
+    """The commit that a branch or tag of a dataset (its main branch) points to. Raises ExternalError if the Hub does not say."""
+    return _allowed(lambda api: str(api.dataset_info(repo_id, revision=revision).sha), repo_id, credentials, None)
+
+
 def fetch_statistics(repo_id: str, commit: str, folder: Path, credentials: Credentials | None = None) -> None:
     """Fetch the `_metrics.json` and `_statistics.json` files that stand at the top of a dataset, if there are any."""
 

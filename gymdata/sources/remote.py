@@ -11,8 +11,8 @@ from gymdata.atomic import write_bytes
 from gymdata.environments.model import DatasetConfig, Environment
 from gymdata.errors import ConfigError
 from gymdata.manifest import sha256
-from gymdata.sources.hub import find_credentials
-from gymdata.sources.huggingface import Fetched, fetch
+from gymdata.sources.hub import Credentials, find_credentials
+from gymdata.sources.huggingface import Fetched, fetch, latest_commit
 
 
 def fetch_dataset(dataset: DatasetConfig, environment: Environment, data_source: str | None = None) -> Fetched:
@@ -38,7 +38,6 @@ def fetch_dataset(dataset: DatasetConfig, environment: Environment, data_source:
         return _recorded(registry.download(wanted.dataset_name, wanted.version, wanted.artifact_fpath, target))
     assert dataset.huggingface_identifier is not None
     source = dataset.huggingface_identifier
-    configured = environment.secret("hf_token")
     (fetched,) = fetch(
         source.repo_id,
         target.parent,
@@ -46,9 +45,27 @@ def fetch_dataset(dataset: DatasetConfig, environment: Environment, data_source:
         split=None if source.artifact_fpath else source.split or ("test" if dataset.type == "benchmark" else dataset.type),
         revision=source.revision,
         output=target,
-        credentials=find_credentials(configured.get_secret_value() if configured else None),
+        credentials=_credentials(environment),
     )
     return _recorded(fetched)
+
+
+def newer_commit(dataset: DatasetConfig, environment: Environment) -> str | None:
+    """The commit that a dataset's source on the Hugging Face Hub has now, if its file was fetched at another one.
+
+    None if there is nothing newer, and for a file of one's own, which is never replaced. Raises ExternalError if the Hub does not
+    say.
+    """
+    source, record = dataset.huggingface_identifier, _read_record(dataset.path)
+    if source is None or record.get("repo_id") != source.repo_id or not is_as_fetched(dataset.path):
+        return None
+    latest = latest_commit(source.repo_id, source.revision, _credentials(environment))
+    return latest if latest != record.get("commit") else None
+
+
+def _credentials(environment: Environment) -> Credentials:
+    configured = environment.secret("hf_token")
+    return find_credentials(configured.get_secret_value() if configured else None)
 
 
 def revision_of(path: Path, digest: str) -> str | None:
