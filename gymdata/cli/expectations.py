@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what the number of rows is compared with: a prepared directory or OWNER/NAME[@REVISION] on the Hub"
         " (default: what the directory held before)",
     )
+    run.add_argument("--gold", action="store_true", help="let each row's verifier read the row's own answer, too (slower)")
     run.add_argument("--data-docs", type=Path, metavar="DIR", help="write Great Expectations' HTML there, too")
     draft.add_argument("--output", type=Path, metavar="PATH", help="write the suite there")
 
@@ -74,6 +75,7 @@ def _run(args: argparse.Namespace, directory: Path, environments: Sequence[Envir
     from gymdata.statistics.expectations import run_suite
 
     baseline = _published_rows(args.against) if args.against else None
+    unreadable = _unreadable(directory, environments) if args.gold else {}
     outcomes: list[Outcome] = []
     for environment in environments:
         outcomes += run_suite(
@@ -82,6 +84,7 @@ def _run(args: argparse.Namespace, directory: Path, environments: Sequence[Envir
             args.suite,
             baseline=baseline,
             parameters=_parameters(args.set),
+            unreadable=unreadable,
             data_docs=args.data_docs / environment.name if args.data_docs and len(environments) > 1 else args.data_docs,
         )
     failed = [outcome for outcome in outcomes if not outcome.success]
@@ -166,6 +169,28 @@ def _parameters(words: Sequence[str]) -> dict[str, float]:
         except ValueError:
             raise UsageError(f"--set {word}: no number", "write NAME=NUMBER, such as prompt_tokens=8192") from None
     return parameters
+
+
+def _unreadable(directory: Path, environments: Sequence[Environment]) -> dict[str, dict[int, str]]:
+    """By split, the lines whose own answer the verifier refuses or cannot read, and why."""
+    from gymdata.cli.progress import Progress
+    from gymdata.engine.local import default_jobs
+    from gymdata.gold import check_gold
+    from gymdata.publish.diff import splits_of
+
+    progress, found = Progress(), {}
+    for split, path in splits_of(directory).items():
+        done, total = 0, path.stat().st_size
+
+        def on_bytes(size: int, split: str = split, total: int = total) -> None:
+            nonlocal done
+            done += size
+            progress(split, done, total)
+
+        findings = check_gold(path, environments, jobs=default_jobs(), on_bytes=on_bytes).findings
+        found[split] = {finding.line: finding.message for finding in findings if finding.code != "GD406"}
+    progress.clear()
+    return found
 
 
 def _published_rows(where: str) -> dict[str, int]:

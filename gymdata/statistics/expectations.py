@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gymdata.errors import ConfigError, UsageError
-from gymdata.statistics.prepared import Split, read_splits
+from gymdata.statistics.prepared import NONE, Split, read_splits
 from gymdata.statistics.suites import find_suite, read_suite
 
 if TYPE_CHECKING:
@@ -59,12 +59,14 @@ def run_suite(
     *,
     baseline: Mapping[str, int] | None = None,
     parameters: Mapping[str, float] | None = None,
+    unreadable: Mapping[str, Mapping[int, str]] = NONE,
     data_docs: Path | None = None,
 ) -> list[Outcome]:
     """Every expectation of the environment's suite, or of `suite`, on every split that `prepare` wrote to `directory`.
 
     `baseline` are the published rows by split (None: those that the directory held before), `parameters` go before the suite's
-    own, `data_docs` is a directory for Great Expectations' HTML. An expectation may name its splits, `"meta": {"splits": [...]}`.
+    own, `unreadable` are the lines of each split whose answer the verifier cannot read, and why (as `gymdata.gold` finds them),
+    `data_docs` is a directory for Great Expectations' HTML. An expectation may name its splits, `"meta": {"splits": [...]}`.
     Raises UsageError if there is no suite or nothing to look at, ConfigError if the suite cannot be used on it.
     """
     path = suite or find_suite(environment)
@@ -74,7 +76,7 @@ def run_suite(
         )
     document = read_suite(path)
     needs_answers = any(entry["kwargs"].get("column") == "answer" for entry in document["expectations"])
-    splits = read_splits(directory, environment, baseline, answers=needs_answers)
+    splits = read_splits(directory, environment, baseline, answers=needs_answers, unreadable=unreadable)
     known = document["meta"]["parameters"]
     for name in parameters or ():
         if name not in known:
@@ -267,6 +269,8 @@ def _sentence(kind: str, kwargs: Mapping[str, Any], seen: Mapping[str, Any], suc
         found = f"{', '.join(words[:SHOWN])}{more}"
         if kind == "expect_column_values_to_be_null":
             text = f"{few} have {column} {found}"
+        elif column == "answer":  # its values are sentences
+            text = f"{few}: {found}"
         else:
             text = few + (f": {column} is {found}" if words else "") + ("" if success else f"; expected {expected}")
     mostly = kwargs.get("mostly") or 1

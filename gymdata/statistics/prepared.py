@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,12 +19,13 @@ from gymdata.rows.lines import ByteRange, chunks
 if TYPE_CHECKING:
     import polars
 
-    from gymdata.environments.model import Environment
+    from gymdata.environments.model import Environment, RowField
 
 READABLE = "readable"
-"""The `answer` of a row that its verifier can score responses to; of any other row it is the reason why not."""
+"""The `answer` of a row that has what its verifier compares with; of any other row it is the reason why not."""
 
 FACTS = "_facts.parquet"
+NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,18 @@ class Split:
 
 
 def read_splits(
-    directory: Path, environment: Environment, baseline: Mapping[str, int] | None = None, *, answers: bool = True
+    directory: Path,
+    environment: Environment,
+    baseline: Mapping[str, int] | None = None,
+    *,
+    answers: bool = True,
+    unreadable: Mapping[str, Mapping[int, str]] = NONE,
 ) -> dict[str, Split]:
     """The splits of a prepared directory, of which only the rows of `environment`.
 
     `baseline` are the rows of each split before: None for those of the state that the last `prepare` replaced.
-    `answers` False leaves out that column, for which the rows are read. Raises UsageError if the directory is not prepared, or
+    `answers` False leaves out that column, for which the rows are read; `unreadable` is what is already known for it: by split,
+    the lines of its file, and why the verifier cannot read their answer. Raises UsageError if the directory is not prepared, or
     was not measured.
     """
     import polars as pl
@@ -61,7 +69,7 @@ def read_splits(
             facts = pl.read_parquet(directory / output.path).filter(pl.col("file").is_in(files))
             facts = facts.with_columns(pl.col("tools").fill_null(0), pl.lit(name).alias("split"))
             if answers:
-                found = dict(read_answers(directory / f"{name}.jsonl", environment))
+                found = dict(read_answers(directory / f"{name}.jsonl", environment, unreadable.get(name, {})))
                 states = [found.get(key, "not in the split's file") for key in facts["key"]]
                 facts = facts.with_columns(pl.Series("answer", states, dtype=pl.String))
             numbers = _numbers(directory / f"{name}_statistics.json")
@@ -83,36 +91,31 @@ def load_manifest(directory: Path, name: str) -> Manifest:
     return manifest
 
 
-def read_answers(split: Path, environment: Environment) -> Iterator[tuple[str, str]]:
-    """Content key (hexadecimal) and `answer` of each row of a split's file."""
-    read = _reader(environment)
+def read_answers(split: Path, environment: Environment, unreadable: Mapping[int, str]) -> Iterator[tuple[str, str]]:
+    """Content key (hexadecimal) and `answer` of each row of a split's file; that of the lines in `unreadable` is known."""
+    number = 0
     for chunk in chunks(ByteRange(split, 0, split.stat().st_size)):
-        for line in () if isinstance(chunk, int) else chunk.split(b"\n"):
+        for line in [b""] if isinstance(chunk, int) else chunk.split(b"\n"):
+            number += 1
             if line.strip():
                 row = msgspec.json.decode(line)
-                yield describe(row).key.hex(), read(row)
+                yield describe(row).key.hex(), unreadable.get(number) or _answer(row, environment.required_fields)
 
 
 _JSON_TYPES = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
 
 
-def _reader(environment: Environment):
-    """A function that says of a row whether its verifier can score it, from the fields that it reads and, where gymdata has
-    the verifier, from the verifier itself."""
-    fields = environment.required_fields
-
-    def read(row: Mapping[str, Any]) -> str:
-        for field in fields:
-            found, value = field.locate(row)
-            if not found:
-                return f"{field.path} is missing"
-            if value is None or value == [] or (isinstance(value, str) and not value.strip()):
-                return f"{field.path} is empty"
-            if not isinstance(value, _JSON_TYPES[field.type]) or (isinstance(value, bool) and field.type != "boolean"):
-                return f"{field.path} is not of type {field.type}"
-        return READABLE
-
-    return read
+def _answer(row: Mapping[str, Any], fields: Iterable[RowField]) -> str:
+    """READABLE if the row has the fields that the verifier reads, or what is wrong with one."""
+    for field in fields:
+        found, value = field.locate(row)
+        if not found:
+            return f"{field.path} is missing"
+        if value is None or value == [] or (isinstance(value, str) and not value.strip()):
+            return f"{field.path} is empty"
+        if not isinstance(value, _JSON_TYPES[field.type]) or (isinstance(value, bool) and field.type != "boolean"):
+            return f"{field.path} is not of type {field.type}"
+    return READABLE
 
 
 def _files(manifest: Manifest, environment: Environment) -> list[str]:

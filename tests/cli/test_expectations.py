@@ -141,6 +141,19 @@ def test_rows_are_compared_with_another_directory(capsys: pytest.CaptureFixture[
     assert "rows_kept is 0.75 (30 rows, 40 before); expected at least 1" in capsys.readouterr().out
 
 
+def test_the_verifier_may_read_every_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("math_verify", reason="the extra `verifiers` is not installed")
+    write_rows(lambda row: row.update(expected_answer="???") if row["expected_answer"] == "23" else None)
+    main(["prepare", "own"])
+    suite = str(registry.BUILTIN.parents[2] / "schemas" / "expectations" / "math.json")
+    assert main(["expectations", "run", "own", "--suite", suite]) == 0
+    capsys.readouterr()
+    assert main(["expectations", "run", "own", "--suite", suite, "--gold"]) == 1
+    out = capsys.readouterr().out
+    assert "answer_readable    2 of 12 rows: the verifier 'math" in out
+    assert "rows/validation.jsonl:" in out
+
+
 def test_data_docs(capsys: pytest.CaptureFixture[str]) -> None:
     main(["prepare", "math"])
     assert main(["expectations", "run", "math", "--data-docs", "docs"]) == 0
