@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gymdata.cli import main as cli
-from tests.servers.fixtures import OWNER, hub  # noqa: F401
+from tests.servers.fixtures import OWNER
 from tests.servers.gitlab import GitLab
 from tests.servers.hub import Hub
 
@@ -123,7 +123,7 @@ def is_printed(shown: str, printed: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("document", SETTINGS)
-def test_the_examples_do_what_they_show(document: str, hub: Hub, tmp_path: Path) -> None:  # noqa: F811
+def test_the_examples_do_what_they_show(document: str, hub: Hub, tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     settings = SETTINGS[document](folder, hub)

@@ -1,0 +1,1 @@
+from tests.servers.fixtures import hub  # noqa: F401
