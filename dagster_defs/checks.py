@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from dagster_defs import metadata, reports
+from dagster_defs.automation import WHEN_MADE_AGAIN
 from dagster_defs.failures import explained
 from dagster_defs.partitions import environments
 from dagster_defs.resources import Preparation
@@ -36,7 +37,9 @@ def specs() -> list[dg.AssetCheckSpec]:
         for entry in entries:
             found.setdefault((ASSETS[entry["meta"]["table"]], check_name(entry["meta"]["name"])), entry.get("description", ""))
     return [
-        dg.AssetCheckSpec(name, asset=asset, description=description, partitions_def=environments)
+        dg.AssetCheckSpec(
+            name, asset=asset, description=description, partitions_def=environments, automation_condition=WHEN_MADE_AGAIN
+        )
         for (asset, name), description in found.items()
     ]
 

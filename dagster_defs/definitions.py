@@ -4,9 +4,9 @@ import os
 
 import dagster as dg
 
-from dagster_defs import checks
+from dagster_defs import automation, checks
 from dagster_defs.assets import products, publishing, sources
-from dagster_defs.resources import Hub, Preparation
+from dagster_defs.resources import Hub, preparation
 
 EXECUTORS = {"in_process": dg.in_process_executor, "multiprocess": dg.multiprocess_executor}
 """A process for each step costs seconds, which pay only for large datasets; another machine's executor is added here."""
@@ -35,7 +35,9 @@ splits = dg.define_asset_job(
 defs = dg.Definitions(
     assets=[*automatic, publishing.hub_pull_request],
     asset_checks=[checks.expectations],
-    jobs=[prepare, splits],
-    resources={"preparation": Preparation(), "hub": Hub()},
+    jobs=[prepare, splits, automation.look],
+    schedules=[automation.every_day],
+    sensors=[automation.edited_files, automation.new_revisions],
+    resources={"preparation": preparation, "hub": Hub()},
     executor=EXECUTORS[os.environ.get("GYMDATA_EXECUTOR", "in_process")],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -45,6 +47,7 @@ class Preparation(dg.ConfigurableResource):
 
     folder: str = Field(default="data", description="Where the outputs go: one directory per environment.")
     download: bool = Field(default=False, description="Fetch missing datasets; for a built-in environment, the public dataset.")
+    refresh: bool = Field(default=False, description="Fetch again what was fetched from the Hub, if it has a newer commit.")
     data_source: Literal["any", "huggingface", "gitlab"] = Field(default="any", description="If a dataset names both.")
     mode: Literal["train_preparation", "example_validation"] = "train_preparation"
     on_invalid: Literal["fail", "quarantine"] = Field(default="fail", description="Stop, or leave invalid rows out.")
@@ -74,9 +77,16 @@ class Preparation(dg.ConfigurableResource):
             encoding=None if self.encoding == "none" else self.encoding,
         )
 
+    def datasets(self, environment: Environment) -> tuple[DatasetConfig, ...]:
+        """The datasets in scope, whether or not their files are there."""
+        from gymdata.prepare import SPLITS
+
+        return environment.datasets(SPLITS[self.mode], real=self.download)
+
     def source_files(self, environment: Environment) -> list[DatasetConfig]:
-        """The datasets in scope, fetched where they are missing and `download` is set."""
+        """The datasets in scope, fetched where they are missing and `download` is set, or out of date and `refresh` is."""
         from gymdata.prepare import source_files
+        from gymdata.sources.remote import fetch_dataset, newer_commit
 
         found = source_files(
             [environment],
@@ -85,6 +95,9 @@ class Preparation(dg.ConfigurableResource):
             data_source=None if self.data_source == "any" else self.data_source,
             on_fetched=onlooker.fetched,
         )
+        for _, dataset in found if self.refresh else ():
+            if newer_commit(dataset, environment):
+                onlooker.fetched(fetch_dataset(dataset, environment, "huggingface"))
         return [dataset for _, dataset in found]
 
     def prepare(self, environment: Environment, accept: Callable[[Report], None]) -> Prepared:
@@ -134,3 +147,7 @@ class Hub(dg.ConfigurableResource):
             prefix = settings.get("hf_dataset_prefix", "Nemotron-RL")
             repo_id = repository_name(organization, environment.name, environment.domain, prefix)
         return Target(repo_id, create_pr=True, message=self.message, private=self.private)
+
+
+preparation = Preparation(**json.loads(os.environ.get("GYMDATA_PREPARATION", "{}")))
+"""What every run does unless its configuration says otherwise: GYMDATA_PREPARATION='{"download": true}' for a deployment."""

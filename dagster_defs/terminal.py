@@ -19,9 +19,12 @@ class Terminal(Onlooker):
     """Standard error and standard output."""
 
     def __init__(self) -> None:
-        self.progress = Progress()
+        self._line = Progress()
         self.prepared: Prepared | None = None
         self.error: GymdataError | None = None
+
+    def progress(self, name: str, done: int, total: int) -> None:
+        self._line(name, done, total)
 
     def wait(self, directory: Path) -> None:
         print(f"another run is writing to {directory}; waiting for it", file=sys.stderr)
@@ -37,7 +40,7 @@ class Terminal(Onlooker):
 
     def tell(self, result: dg.ExecuteInProcessResult, form: str) -> int:
         """Print how a run went; the exit code."""
-        self.progress.clear()
+        self._line.clear()
         failed = [check for check in result.get_asset_check_evaluations() if not check.passed]
         if isinstance(self.error, InvalidRows | SplitsOverlap):
             command.print_report(self.error.report, form)

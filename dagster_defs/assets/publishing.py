@@ -3,7 +3,6 @@
 import dagster as dg
 
 from dagster_defs import metadata
-from dagster_defs.assets.products import dataset_metrics, train_split, validation_split
 from dagster_defs.failures import explained
 from dagster_defs.partitions import environments
 from dagster_defs.resources import Hub, Preparation
@@ -17,7 +16,7 @@ from gymdata.manifest import fingerprint
     kinds={"huggingface"},
     partitions_def=environments,
     pool="hub",
-    deps=[train_split, validation_split, dataset_metrics],
+    deps=["train_split", "validation_split", "dataset_metrics"],
 )
 def hub_pull_request(context: dg.AssetExecutionContext, preparation: Preparation, hub: Hub) -> dg.MaterializeResult:
     """A **pull request on the Hugging Face Hub** with the splits, their statistics and a card. Only ever run by hand.

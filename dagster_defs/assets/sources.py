@@ -73,7 +73,8 @@ def source_files(context: dg.AssetExecutionContext, preparation: Preparation) ->
     ]
     without = [dataset.name for dataset in datasets if not dataset.license]
     unsettled = [dataset.name for dataset in datasets if dataset.license and licenses.spdx(dataset.license) == "NOASSERTION"]
-    version = fingerprint([[dataset.model_dump(mode="json"), one] for dataset, one in zip(datasets, digests, strict=True)])
+    prompts = [dataset.prompt.model_dump(mode="json") if dataset.prompt else None for dataset in datasets]
+    version = fingerprint([dataset.model_dump(mode="json") for dataset in datasets], digests, prompts)
     return dg.MaterializeResult(
         metadata={
             "environment": dg.MetadataValue.md(environment.description or environment.name),
@@ -192,6 +193,11 @@ def _no_invalid_rows(report: Report, prepared: Prepared | None, quarantine: bool
 
 
 def _sidecars_current(conflicts: Sequence[SidecarCheck], prepared: Prepared | None) -> dg.AssetCheckResult:
+    if not conflicts and prepared is None:
+        said = "not compared, because the rows are to be mended first"
+        return dg.AssetCheckResult(
+            check_name="sidecars_current", passed=False, severity=dg.AssetCheckSeverity.WARN, description=said
+        )
     if not conflicts:
         said = ", ".join(f"`{Path(one.path).name}` {one.status}" for one in prepared.sidecars) if prepared else ""
         return dg.AssetCheckResult(check_name="sidecars_current", passed=True, description=said or "nothing to compare")
