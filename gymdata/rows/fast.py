@@ -147,6 +147,8 @@ class FastPath:
                     return None
                 separators += added[0]
                 runs += added[1]
+            if not all(calls.values()):
+                return None
         else:
             return None
 

@@ -181,6 +181,25 @@ def _check_input(prompt: Any, names: set[str], row: Mapping[str, Any]) -> Iterat
                 yield from _check_parts(parts, f"{at}.{key}", templated, row)
             elif isinstance(parts, str) and key != "content":
                 yield from check_damage(parts, f"{at}.{key}")
+    yield from _check_answered(prompt, path)
+
+
+def _check_answered(prompt: list[Any], path: str) -> Iterator[Finding]:
+    """Calls without an output; not where an output lacks its call, since then an id is wrong and that is said already."""
+    calls: dict[str, int] = {}
+    outputs: set[str] = set()
+    for index, item in enumerate(prompt):
+        if "call_id" in item:
+            if "arguments" in item:
+                calls.setdefault(item["call_id"], index)
+            elif item.get("type", "function_call_output") == "function_call_output":
+                outputs.add(item["call_id"])
+    if len(outputs) < len(calls) and outputs <= calls.keys():
+        for call_id in sorted(calls.keys() - outputs, key=calls.__getitem__):
+            message = f"the call {call_id!r} has no output; OpenAI's API refuses such a request"
+            yield Finding(
+                "GD302", f"{path}[{calls[call_id]}].call_id", message, "add its function_call_output, or remove the call"
+            )
 
 
 def _check_parts(parts: list[Any], path: str, templated: bool, row: Mapping[str, Any]) -> Iterator[Finding]:

@@ -198,6 +198,7 @@ SCHEMA_RULES = [
             '{"role": "user", "content": "Go."}',
             '{"role": "assistant", "content": "I add."}',
             '{"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"}',
+            '{"type": "function_call_output", "call_id": "c1", "output": "4"}',
         ),
     ),
     Rule(

@@ -47,6 +47,8 @@ def test_a_conversation_with_calls_has_no_finding() -> None:
         ([CALL, {**OUTPUT, "call_id": "c2"}], ("GD302", "$.input[1].call_id")),
         ([CALL, OUTPUT, CALL, OUTPUT], ("GD302", "$.input[2].call_id")),
         ([CALL, OUTPUT, OUTPUT], ("GD302", "$.input[2].call_id")),
+        ([user("Add."), CALL], ("GD302", "$.input[1].call_id")),
+        ([CALL, user("And?"), {**CALL, "call_id": "c2"}, OUTPUT], ("GD302", "$.input[2].call_id")),
         ([{**CALL, "arguments": "a=1"}, OUTPUT], ("GD303", "$.input[0].arguments")),
         ([{**CALL, "arguments": "[1]"}, OUTPUT], ("GD303", "$.input[0].arguments")),
         ([{**CALL, "name": "sum"}, OUTPUT], ("GD304", "$.input[0].name")),
