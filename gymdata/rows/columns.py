@@ -145,7 +145,7 @@ class Columns:
         """Add to every line number."""
         self.flush()
         if lines:
-            self.lines = array("I", [line + lines for line in self.lines])
+            self.lines = array("I", (line + lines for line in self.lines))
 
     def __getstate__(self) -> dict[str, Any]:
         self.flush()

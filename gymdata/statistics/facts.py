@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ def facts_frame(columns: Columns, file: str, warnings: Mapping[int, str] = {}, e
     """
     import polars as pl
 
-    return pl.concat(list(facts_frames(columns, file, warnings, errors)), how="diagonal")
+    return pl.concat(list(facts_frames(columns, file, warnings, errors)))
 
 
 def facts_frames(
@@ -36,10 +35,12 @@ def facts_frames(
     for start in range(0, len(columns), SLICE) or [0]:
         yield _piece(columns, file, warnings, start)
     if errors:
-        yield pl.DataFrame({"file": file, "line": sorted(set(errors)), "verdict": "error"}, schema_overrides={"line": pl.UInt32})
+        schema = _piece(columns, file, warnings, len(columns)).schema
+        yield pl.DataFrame({"file": file, "line": sorted(set(errors)), "verdict": "error"}, schema=schema)
 
 
-SLICE = 100_000
+SLICE = 20_000
+"""Rows per piece, and per row group of the file."""
 
 
 def _piece(columns: Columns, file: str, warnings: Mapping[int, str], start: int) -> polars.DataFrame:
@@ -75,14 +76,10 @@ def _piece(columns: Columns, file: str, warnings: Mapping[int, str], start: int)
 
 def write_facts(path: Path, frames: Iterable[polars.DataFrame]) -> None:
     """Write the facts of some files as Parquet, a piece at a time. Raises ExternalError if the disk refuses."""
-    import polars as pl
+    from polars.io.plugins import register_io_source
 
-    with writing(path) as temporary, tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-        pieces = []
-        for frame in frames:
-            pieces.append(Path(folder, f"{len(pieces):06}.parquet"))
-            frame.write_parquet(pieces[-1], compression="zstd")
-        if len(pieces) == 1:
-            os.replace(pieces[0], temporary)
-        else:
-            pl.concat([pl.scan_parquet(piece) for piece in pieces], how="diagonal").sink_parquet(temporary, compression="zstd")
+    pieces = iter(frames)
+    first = next(pieces)
+    with writing(path) as temporary:
+        facts = register_io_source(lambda *_: chain([first], pieces), schema=first.schema)
+        facts.sink_parquet(temporary, compression="zstd", row_group_size=SLICE)

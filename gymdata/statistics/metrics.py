@@ -125,11 +125,11 @@ def gym_metrics(datasets: Sequence[tuple[Columns, int]]) -> dict[str, Any]:
         examples += len(columns) * repeats
         tasks += len(columns.task_words) * repeats
         values: dict[str, Sequence[float]] = {
-            TOOLS: [value for value in columns.tools if value >= 0],
+            TOOLS: array("i", (value for value in columns.tools if value >= 0)),
             WORDS: _without_zeros(columns.words),
             TASK_WORDS: columns.task_words,
             TURNS: _without_zeros(columns.turns),
-            TEMPERATURE: [value for value in columns.temperatures if value == value],
+            TEMPERATURE: array("d", (value for value in columns.temperatures if value == value)),
         }
         for name, column in values.items():
             part = Moments()
@@ -188,7 +188,7 @@ class _FieldMoments:
 
 
 def _without_zeros(values: array[int]) -> Sequence[int]:
-    return [value for value in values if value] if 0 in values else values
+    return array("I", filter(None, values)) if 0 in values else values
 
 
 def _repeated(values: Sequence[float], repeats: int) -> Iterable[float]:

@@ -50,7 +50,7 @@ def check_columns(columns: Columns) -> list[Finding]:
                 Finding("GD501", "$", message, "remove one of them; to weigh rows, use num_repeats", columns.lines[index])
             )
     answers = columns.answer_keys
-    answered = array("Q", [key if answer else 0 for key, answer in zip(columns.prompt_keys, answers, strict=True)])
+    answered = array("Q", (key if answer else 0 for key, answer in zip(columns.prompt_keys, answers, strict=True)))
     for index, first in _repeats(answered):
         if index not in duplicates and answers[index] != answers[first]:
             message = f"the same prompt as line {columns.lines[first]}, with another answer"
@@ -64,10 +64,12 @@ def _repeats(keys: Sequence[int]) -> Iterator[tuple[int, int]]:
     if len(keys) > 50_000:
         import polars as pl
 
-        frame = pl.DataFrame({"key": pl.Series(keys, dtype=pl.UInt64)}).with_row_index()
-        first = frame.with_columns(first=pl.col("index").min().over("key"))
-        repeated = first.filter((pl.col("index") != pl.col("first")) & (pl.col("key") != 0))
-        yield from repeated.select("index", "first").iter_rows()
+        key, index, share = pl.col("key"), pl.col("index"), 16
+        frame = pl.DataFrame({"key": pl.Series(keys, dtype=pl.UInt64)}).with_row_index().filter(key != 0)
+        # A share of the keys at a time: the table that tells them apart is the largest thing in memory.
+        several = pl.concat([frame.filter(key % share == rest).filter(key.is_duplicated()) for rest in range(share)])
+        first = several.with_columns(first=index.min().over("key")).filter(index != pl.col("first")).sort("index")
+        yield from first.select("index", "first").iter_rows()
         return
     seen: dict[int, int] = {}
     for index, key in enumerate(keys):
