@@ -189,7 +189,7 @@ def _check_answered(prompt: list[Any], path: str) -> Iterator[Finding]:
     calls: dict[str, int] = {}
     outputs: set[str] = set()
     for index, item in enumerate(prompt):
-        if "call_id" in item:
+        if isinstance(item.get("call_id"), str):
             if "arguments" in item:
                 calls.setdefault(item["call_id"], index)
             elif item.get("type", "function_call_output") == "function_call_output":
