@@ -1,0 +1,381 @@
+"""The client of model servers: one request, its retries, and what came of it, as types.
+
+aiohttp, because httpx looks through its whole queue for every request and stands still at thousands of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from time import time
+from typing import Any, Literal, Self
+
+import aiohttp
+import msgspec
+from pydantic import SecretStr
+
+from gymdata.errors import ExternalError, UsageError
+from gymdata.rollouts.chat import Inexpressible, ReasoningStyle, to_chat
+from gymdata.rollouts.chat_reply import MalformedReply, Turn, from_chat
+from gymdata.rollouts.endpoints import Endpoint, Endpoints
+from gymdata.rollouts.overflow import Overflow, overflow
+
+FailureKind = Literal["bad_request", "rate_limited", "server_error", "timeout", "connection", "malformed_reply", "inexpressible"]
+
+REFUSALS = 30
+"""Times that a server may say that it is too busy, one after the other."""
+_LONGEST_PAUSE = 30.0
+
+
+class RequestFailed(Exception):
+    """A request that came to nothing after its retries. The rollout has no reward; another run may try it again."""
+
+    def __init__(self, kind: FailureKind, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.kind: FailureKind = kind
+        self.message, self.status = message, status
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How servers are spoken to. `urls` end in /v1 or not; `model` may be None where a server has only one.
+
+    `most` bounds the rollouts in flight; with `fixed` that many are sent at once, without learning what the servers take.
+    `timeout` is the longest silence within a request, `patience` the longest time without any server, `wait` the same before
+    the first request; all in seconds. `attempts` counts the tries of a request; `token_ids` asks for them where they can be had.
+    """
+
+    urls: tuple[str, ...]
+    model: str | None = None
+    api: Literal["chat", "responses"] = "chat"
+    api_key: SecretStr | None = None
+    most: int = 16_384
+    fixed: bool = False
+    timeout: float = 1800.0
+    attempts: int = 5
+    patience: float = 600.0
+    wait: float = 10.0
+    token_ids: bool = True
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Counts:
+    """What has been sent and received so far."""
+
+    requests: int = 0
+    retries: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class _Card(msgspec.Struct):
+    id: str
+    max_model_len: int | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Card]
+
+
+class _Error(msgspec.Struct):
+    message: str = ""
+    code: str | int | None = None
+    type: str | None = None
+
+
+class _ErrorReply(msgspec.Struct):
+    error: _Error | str | None = None
+    message: str = ""
+    detail: Any = None
+
+
+class _Incomplete(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct):
+    output: list[dict[str, Any]]
+    status: str | None = "completed"
+    incomplete_details: _Incomplete | None = None
+    usage: dict[str, Any] | None = None
+
+
+class Policy:
+    """A model behind one or more servers; `async with Policy(settings) as policy`.
+
+    Entering finds out which model there is. Raises UsageError for an address, model or key that is wrong, ExternalError if no server answers.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.model = settings.model or ""
+        self.max_model_len: int | None = None
+        self.counts = Counts()
+        self.dropped: Counter[str] = Counter()
+        """Optional keys of requests that the server did not know: they are no longer sent."""
+
+    async def __aenter__(self) -> Self:
+        settings = self.settings
+        headers = {"Content-Type": "application/json"}
+        if settings.api_key:
+            headers["Authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
+        # A server closes a connection that was idle for 5 s (uvicorn), at times just as the next request is on its way.
+        self._http = aiohttp.ClientSession(
+            headers=headers,
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=3),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=settings.timeout),
+            read_bufsize=1 << 18,
+        )
+        try:
+            self.endpoints = Endpoints(
+                settings.urls, self._http, most=settings.most, fixed=settings.fixed, patience=settings.patience
+            )
+            await self._meet()
+        except BaseException:
+            await self._http.close()
+            raise
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.endpoints.close()
+        await self._http.close()
+
+    def manifest(self) -> dict[str, Any]:
+        """The model as its servers report it."""
+        return {"id": self.model, "max_model_len": self.max_model_len, "api": self.settings.api}
+
+    async def begin(self, wish: int = 0) -> Trajectory:
+        """Room for one trajectory at a server; waits for it. `wish` is equal for those that share a prompt."""
+        return Trajectory(self, await self.endpoints.acquire(wish))
+
+    async def post(self, endpoint: Endpoint, path: str, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+        """One request, without retries: status, headers, body."""
+        self.counts.requests += 1
+        async with self._http.post(endpoint.url + path, data=body) as reply:
+            return reply.status, reply.headers, await reply.read()
+
+    async def _meet(self) -> None:
+        """Ask every server for its models. Those that do not answer now are left to recover."""
+        cards: dict[str, list[_Card]] = {}
+        trouble = ""
+        try:
+            async with asyncio.timeout(self.settings.wait):
+                while not cards:
+                    for endpoint in self.endpoints.all:
+                        try:
+                            cards[endpoint.url] = await self._models(endpoint)
+                        except (aiohttp.ClientError, TimeoutError, ExternalError) as error:
+                            trouble = f"{endpoint.url}: {error}"
+                    if not cards:
+                        await asyncio.sleep(0.5)
+        except TimeoutError:
+            hint = "start the model server (`make serve`), or check --model-url; --wait SECONDS gives it longer"
+            raise ExternalError(f"no model server answers: {trouble or ', '.join(self.settings.urls)}", hint) from None
+        for endpoint in self.endpoints.all:
+            if endpoint.url not in cards:
+                self.endpoints.failed(endpoint, gone=True)
+        self._choose(cards)
+
+    async def _models(self, endpoint: Endpoint) -> list[_Card]:
+        async with self._http.get(f"{endpoint.url}/models", timeout=aiohttp.ClientTimeout(total=10)) as reply:
+            body = await reply.read()
+            if reply.status in (401, 403):
+                raise _denied(endpoint, reply.status, body)
+            if reply.status == 404:
+                raise UsageError(
+                    f"{endpoint.url}/models: not found", "--model-url is the base of an OpenAI API, such as http://HOST:8000/v1"
+                )
+            if reply.status != 200:
+                raise ExternalError(f"HTTP {reply.status}: {_told(body)[0]}")
+        try:
+            return msgspec.json.decode(body, type=_Models).data
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise UsageError(
+                f"{endpoint.url}/models: not a list of models: {error}", "--model-url is the base of an OpenAI API"
+            ) from error
+
+    def _choose(self, cards: Mapping[str, list[_Card]]) -> None:
+        for url, found in cards.items():
+            names = [card.id for card in found]
+            if not self.model and len(names) == 1:
+                self.model = names[0]
+            if not self.model:
+                raise UsageError(f"{url} has {len(names)} models: {', '.join(names[:20])}", "say which: --model NAME")
+            card = next((card for card in found if card.id == self.model), None)
+            if card is None:
+                raise UsageError(
+                    f"{url} has no model {self.model!r}; it has {', '.join(names[:20]) or 'none'}",
+                    "--model NAME says which to use",
+                )
+            if self.max_model_len not in (None, card.max_model_len):
+                raise UsageError(
+                    f"{url}: {self.model!r} has a context of {card.max_model_len}, elsewhere of {self.max_model_len}",
+                    "the servers of a run must be alike",
+                )
+            self.max_model_len = card.max_model_len
+
+
+class Trajectory:
+    """The requests of one rollout, one after the other, to one server as long as that is well. `close` gives the place back."""
+
+    def __init__(self, policy: Policy, endpoint: Endpoint) -> None:
+        self._policy, self._endpoint = policy, endpoint
+        self._style: ReasoningStyle = "tags"
+        self._answered = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._policy.endpoints.release(self._endpoint, well=self._answered)
+
+    async def respond(self, params: Mapping[str, Any], seed: int | None = None) -> Turn | Overflow:
+        """What the model says to a Responses request. Raises RequestFailed; UsageError or ExternalError if the whole run must stop."""
+        policy, settings = self._policy, self._policy.settings
+        path, body = self._request(params, seed)
+        failures = refusals = 0
+        while True:
+            self._endpoint = await policy.endpoints.move(self._endpoint)
+            wait = 0.0
+            for key in policy.dropped.keys() & body.keys():
+                del body[key]
+            try:
+                status, headers, data = await policy.post(self._endpoint, path, msgspec.json.encode(body))
+                if status == 200:
+                    turn = self._read(data, params)
+                    policy.endpoints.succeeded(self._endpoint)
+                    return self._count(turn)
+                if found := self._refusal(status, data, body):
+                    return found
+                failure = RequestFailed("server_error", f"HTTP {status}: {_told(data)[0]}", status)
+                if status in (429, 503):
+                    failure = RequestFailed("rate_limited", failure.message, status)
+                    refusals += 1
+                    policy.endpoints.refused(self._endpoint)
+                    wait = _retry_after(headers)
+                elif status == 400:  # an optional key was dropped just now
+                    continue
+                else:
+                    failures += 1
+                    policy.endpoints.failed(self._endpoint)
+            except aiohttp.ClientConnectorError as error:
+                # Nothing listens: that is about the server, not about this request, and `move` waits for it.
+                policy.endpoints.failed(self._endpoint, gone=True)
+                failure = RequestFailed("connection", str(error))
+            except (TimeoutError, aiohttp.ClientError, ssl.SSLError, OSError) as error:
+                failures += 1
+                policy.endpoints.failed(self._endpoint)
+                kind = "timeout" if isinstance(error, TimeoutError) else "connection"
+                failure = RequestFailed(kind, str(error) or type(error).__name__)
+            except MalformedReply as error:
+                failures += 1
+                failure = RequestFailed("malformed_reply", str(error))
+            if failures >= settings.attempts or refusals >= REFUSALS:
+                raise failure
+            policy.counts.retries += 1
+            longest = min(_LONGEST_PAUSE, 0.25 * 2 ** min(failures + refusals, 10))
+            await asyncio.sleep(wait + random.uniform(0, longest))
+
+    def _request(self, params: Mapping[str, Any], seed: int | None) -> tuple[str, dict[str, Any]]:
+        settings = self._policy.settings
+        own: dict[str, Any] = {**settings.extra_body, "model": self._policy.model}
+        if seed is not None:
+            own["seed"] = seed
+        if settings.api == "responses":
+            return "/responses", {**params, **own}
+        try:
+            body = {**to_chat(params, self._style), **own}
+        except Inexpressible as error:
+            raise RequestFailed("inexpressible", f"responses_create_params.{error}") from error
+        if settings.token_ids and "return_token_ids" not in self._policy.dropped:
+            body |= {"return_token_ids": True, "logprobs": True, "top_logprobs": body.get("top_logprobs", 0)}
+        return "/chat/completions", body
+
+    def _read(self, data: bytes, params: Mapping[str, Any]) -> Turn:
+        if self._policy.settings.api == "responses":
+            return _from_response(data)
+        turn = from_chat(data, keep_logprobs=params.get("top_logprobs") is not None or bool(params.get("include")))
+        if turn.reasoning_by_field:
+            self._style = "field"
+        return turn
+
+    def _refusal(self, status: int, data: bytes, body: Mapping[str, Any]) -> Overflow | None:
+        """What a reply other than 200 says that a retry would not change; None if one might. Raises as `respond`."""
+        message, code = _told(data)
+        if found := overflow(status, message, code):
+            self._answered = True
+            return found
+        if status in (401, 403):
+            raise _denied(self._endpoint, status, data)
+        if code == "insufficient_quota":
+            raise ExternalError(
+                f"{self._endpoint.url}: {message}", "what was finished is on the disk: run again when there is quota"
+            )
+        if status == 404:
+            raise UsageError(
+                f"{self._endpoint.url}: {message}", "check --model-url and --model, and that the server has this API (--api)"
+            )
+        if status in (400, 405, 413, 415, 422):
+            unknown = [key for key in ("seed", "return_token_ids") if key in body and key in message]
+            if not unknown or status != 400:
+                raise RequestFailed("bad_request", f"HTTP {status}: {message}", status)
+            self._policy.dropped.update(unknown)
+        return None
+
+    def _count(self, turn: Turn) -> Turn:
+        self._answered = True
+        usage = turn.usage or {}
+        self._policy.counts.input_tokens += usage.get("input_tokens") or 0
+        self._policy.counts.output_tokens += usage.get("output_tokens") or 0
+        return turn
+
+
+def _from_response(data: bytes) -> Turn:
+    try:
+        reply = msgspec.json.decode(data, type=_Response)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise MalformedReply(f"not a response: {error}") from error
+    if reply.status not in ("completed", "incomplete", None) or any(
+        not isinstance(item.get("type"), str) for item in reply.output
+    ):
+        raise MalformedReply(f"a response with the status {reply.status!r}")
+    reason = reply.incomplete_details and reply.incomplete_details.reason
+    stopped = "stop" if reply.status != "incomplete" else reason if reason == "content_filter" else "max_output_tokens"
+    return Turn(reply.output, stopped, reply.usage)
+
+
+def _told(data: bytes) -> tuple[str, str]:
+    """The message and the code of an error reply, whoever sent it."""
+    try:
+        reply = msgspec.json.decode(data, type=_ErrorReply)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return data[:300].decode("utf-8", "replace").strip() or "no message", ""
+    if isinstance(reply.error, _Error):
+        return reply.error.message or "no message", str(reply.error.code or reply.error.type or "")
+    return str(reply.error or reply.message or reply.detail or "no message"), ""
+
+
+def _denied(endpoint: Endpoint, status: int, data: bytes) -> UsageError:
+    return UsageError(
+        f"{endpoint.url} refuses us (HTTP {status}): {_told(data)[0]}",
+        "put a valid key into the environment variable that --api-key-env names",
+    )
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """Seconds that the server asks to wait: a number or a date; 0 if it does not say, 5 minutes at most."""
+    text = headers.get("Retry-After", "")
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(text).timestamp() - time()
+        except ValueError:
+            return 0.0
+    return min(300.0, max(0.0, seconds)) if seconds == seconds else 0.0
