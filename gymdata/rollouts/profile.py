@@ -64,6 +64,8 @@ class Profile:
     samples: Samples
     sources: Mapping[TaskKey, TaskKey]
     """By task and run, the name of its row in `samples`."""
+    shared: bool
+    """Whether the same task indices were given to several agents, as far as not all of it is masked."""
     groups: list[Group]
     tasks: list[TaskNumbers]
     statistics: RewardStatistics
@@ -138,7 +140,10 @@ def profile(
         overall=overall,
         environments=measured,
     )
-    return Profile(rollouts, samples, sources, groups, tasks, statistics, findings)
+    wanted = [(group.task, group.run) for group in groups if group.expected > sum(rollouts.masked[row] for row in group.rows)]
+    wanted += expected.keys() - sources.values()
+    shared = len({task for task, _ in wanted}) < len(wanted)
+    return Profile(rollouts, samples, sources, shared, groups, tasks, statistics, findings)
 
 
 def write(profiled: Profile, rollouts_path: Path) -> list[Path]:
@@ -186,9 +191,9 @@ def _measured(profiled: Profile) -> Iterator[tuple[Group, Group]]:
 def _reward_profiling(profiled: Profile) -> Iterator[bytes]:
     rollouts = profiled.rollouts
     whole = gym_profile.whole_numbers(rollouts.fields, _unmasked(rollouts))
-    shared = len({group.task for group in profiled.groups}) < len(profiled.groups)
     for group, measured in _measured(profiled):
-        entry = gym_profile.profile_task(rollouts, measured, whole, profiled.environment(group.run) if shared else None)
+        agent = profiled.environment(group.run) if profiled.shared else None
+        entry = gym_profile.profile_task(rollouts, measured, whole, agent)
         sample = profiled.sample(group)
         yield _encode(entry | {"sample": msgspec.Raw(sample or b"{}")}) + b"\n"
 
