@@ -22,6 +22,7 @@ REAL = Path(__file__).parents[3] / "shared" / "data" / "rollouts.jsonl"
 ASK = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
+from nemo_gym.global_config import rollout_run_key, rollout_run_labels
 from nemo_gym.reward_profile import RewardProfiler, compute_aggregate_metrics, coverage_by_agent, select_measured
 HEAVY = {"response", "responses_create_params"}
 answers = []
@@ -35,10 +36,10 @@ for rows, results in json.load(sys.stdin):
         entry.update(coverage.pop(entry["agent_ref"]["name"], {}))
     agents += [{"agent_ref": {"name": name}, **rest} for name, rest in coverage.items()]
     aggregates = {}
-    for name in {row["agent_ref"]["name"] for row in results}:
+    for run, name in rollout_run_labels(results).items():
         stripped = []
         for row in results:
-            if row["agent_ref"]["name"] == name:
+            if rollout_run_key(row) == run:
                 response = {key: value for key, value in (row.get("response") or {}).items() if key in ("usage", "incomplete_details")}
                 light = {key: value for key, value in row.items() if key not in HEAVY}
                 stripped.append(light | ({"response": response} if response else {}))
@@ -64,6 +65,8 @@ def ours(folder: Path, inputs: list[dict[str, Any]], results: list[dict[str, Any
         for name in ("agent_metrics", "repeat_level_metrics", "aggregate_metrics")
     )
     by_agent = {entry.pop("agent_ref")["name"]: {"perf_summary": None, **entry} for entry in aggregates}
+    for entry in by_agent.values():
+        entry.pop("_ng_environment_server", None)
     return [groups, agents, repeats, by_agent]
 
 
@@ -120,7 +123,13 @@ def generated(draw: random.Random) -> tuple[list[dict[str, Any]], list[dict[str,
         "_hidden": lambda: 3,
         "mask_sample": lambda: draw.random() < 0.3,
         "total_tokens": lambda: draw.randint(0, 9),
+        "ng_perf": lambda: {
+            key: draw.randint(0, 9)
+            for key in ("prompt_tokens", "completion_tokens", "num_turns", "total_latency_ms", "token_observability_coverage")
+            if draw.random() < 0.8
+        },
     }
+    servers = draw.choice([[], [], ["a_server", "b_server"]])
     fields = draw.sample(sorted(kinds), draw.randint(0, 6))
     presence = draw.choice([1.0, 0.7])
     inputs, results = [], []
@@ -135,6 +144,8 @@ def generated(draw: random.Random) -> tuple[list[dict[str, Any]], list[dict[str,
                     "_ng_task_index": task,
                     "_ng_rollout_index": index,
                 }
+                if servers:
+                    row["_ng_environment_server"] = f"{agent}_{servers[task % 2]}"
                 index += 1
                 inputs.append(row)
                 if draw.random() < 0.15:
