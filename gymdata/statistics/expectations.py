@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gymdata.errors import ConfigError, UsageError
+from gymdata.statistics.data_docs import make_readable
 from gymdata.statistics.prepared import NONE, Split, read_splits
 from gymdata.statistics.suites import find_suite, read_suite
 
@@ -82,18 +83,23 @@ def run_suite(
         if name not in known:
             raise UsageError(f"{path.name} has no parameter {name!r}", f"it has {', '.join(known) or 'none'}")
     outcomes: list[Outcome] = []
-    with _context(data_docs) as context:
+    met: dict[str, tuple[int, int]] = {}
+    with _context(data_docs) as (context, stage):
         for split, tables in splits.items():
             for table, frame in (("facts", tables.facts), ("statistics", _one_row(tables))):
-                entries = [entry for entry in document["expectations"] if _concerns(entry, table, split)]
-                expectations = [_build(entry, frame, path) for entry in entries]
-                results = _validate(
-                    context, f"{environment.name} {split} {table}", expectations, frame, {**known, **(parameters or {})}, path
-                )
-                for entry in entries:
-                    outcomes.append(_outcome(environment.name, split, entry, results[entry["meta"]["name"]], tables, path))
-        if data_docs:
+                if entries := [entry for entry in document["expectations"] if _concerns(entry, table, split)]:
+                    title = f"{environment.name} {split} {table}"
+                    expectations = [_build(entry, frame, path) for entry in entries]
+                    results = _validate(context, title, expectations, frame, {**known, **(parameters or {})}, path)
+                    found = [
+                        _outcome(environment.name, split, entry, results[entry["meta"]["name"]], tables, path)
+                        for entry in entries
+                    ]
+                    met[title] = sum(outcome.success for outcome in found), len(found)
+                    outcomes += found
+        if stage:
             context.build_data_docs()
+            make_readable(stage, met)
     order = {entry["meta"]["name"]: index for index, entry in enumerate(document["expectations"])}
     return sorted(outcomes, key=lambda outcome: ([*splits].index(outcome.split), order[outcome.name]))
 
@@ -109,8 +115,8 @@ def _one_row(split: Split) -> polars.DataFrame:
 
 
 @contextmanager
-def _context(data_docs: Path | None) -> Iterator[Any]:
-    """Great Expectations in memory; with `data_docs`, what it knows at the end becomes the HTML in that directory."""
+def _context(data_docs: Path | None) -> Iterator[tuple[Any, Path | None]]:
+    """Great Expectations in memory; with `data_docs`, also where to build the HTML that replaces what is in that directory."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read when it is imported
     try:
         with warnings.catch_warnings():
@@ -132,7 +138,7 @@ def _context(data_docs: Path | None) -> Iterator[Any]:
     )
     context = great_expectations.get_context(mode="ephemeral", project_config=config)
     if data_docs is None:
-        yield context
+        yield context, None
         return
     from gymdata.atomic import staged
 
@@ -144,7 +150,7 @@ def _context(data_docs: Path | None) -> Iterator[Any]:
             "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
         }
         context.add_data_docs_site(site_name="gymdata", site_config=site)
-        yield context
+        yield context, stage
 
 
 def _build(entry: Mapping[str, Any], frame: polars.DataFrame, path: Path) -> Any:
@@ -174,8 +180,6 @@ def _validate(
     context: Any, name: str, expectations: Sequence[Any], frame: polars.DataFrame, parameters: Mapping[str, float], path: Path
 ) -> dict[str, Any]:
     """The results of some expectations on a table, by name."""
-    if not expectations:
-        return {}
     import great_expectations as gx
     from great_expectations.exceptions.exceptions import GreatExpectationsError
 
