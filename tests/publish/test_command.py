@@ -301,6 +301,6 @@ def test_real_rows_make_the_round_trip_through_the_hub(hub: Hub, tmp_path: Path,
         fetch = ["download", "--repo-id", name, "--revision", "refs/pr/1", "--split", "validation", "--output", "back.jsonl"]
         assert main(fetch) == 0, path
         back = [json.loads(line) for line in (tmp_path / "back.jsonl").read_bytes().split(b"\n") if line]
-        for row in [*rows, *back]:
-            row.pop("agent_ref", None)  # the stamp
+        for one in [*rows, *back]:
+            one.pop("agent_ref", None)  # the stamp
         assert json.dumps(back, sort_keys=True) == json.dumps(rows, sort_keys=True), path
