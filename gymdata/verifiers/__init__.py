@@ -85,6 +85,11 @@ def verifier_for(environments: Environment | Sequence[Environment], row: Row) ->
     A row names its agent by `agent_ref` or `task_source`; one that names none belongs to the only agent there is.
     Raises UsageError if there is no such agent, no verifier for its server, or an optional library is missing.
     """
+    return make(*resources_server_of(environments, row))
+
+
+def resources_server_of(environments: Environment | Sequence[Environment], row: Row) -> tuple[str, Mapping[str, Any]]:
+    """The implementation of the resources server behind a row's agent, and its options. Raises UsageError as `verifier_for`."""
     known = [environments] if not isinstance(environments, Sequence) else environments
     instances = {instance.name: (environment, instance) for environment in known for instance in environment.instances}
     agents = {name: found for name, found in instances.items() if found[1].server_type == "responses_api_agents"}
@@ -94,7 +99,7 @@ def verifier_for(environments: Environment | Sequence[Environment], row: Row) ->
         raise UsageError(f"the agent {instance.name!r} names the resources server {server!r}, which is not in the configuration")
     implementation = instances[server][1].implementation
     body = environment.config.get(server, {}).get(kind, {}).get(implementation, {})
-    return make(implementation, body if isinstance(body, Mapping) else {})
+    return implementation, body if isinstance(body, Mapping) else {}
 
 
 def make(implementation: str, options: Mapping[str, Any]) -> Verifier:
