@@ -32,9 +32,8 @@ def calls(*named: tuple[str, str]) -> Turn:
         {"type": "function_call", "call_id": f"c{place}", "name": name, "arguments": text}
         for place, (name, text) in enumerate(named)
     ]
-    return Turn(
-        items, "stop", {"input_tokens": 20, "input_tokens_details": {"cached_tokens": 8}, "output_tokens": 3, "total_tokens": 23}
-    )
+    details = {"input_tokens_details": {"cached_tokens": 8}, "output_tokens_details": NONE}
+    return Turn(items, "stop", {"input_tokens": 20, "output_tokens": 3, "total_tokens": 23, **details})
 
 
 class Scripted:
