@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import tempfile
 from pathlib import Path
-
-from gymdata.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,10 +18,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the comparison. Raises UsageError for a side that is nothing, ExternalError if the Hub cannot be read."""
+    from gymdata.cli.download import credentials
     from gymdata.publish import diff
+    from gymdata.publish.sides import split_files
 
     with tempfile.TemporaryDirectory(prefix="gymdata-diff-") as folder:
-        sides = [side(name, Path(folder, str(index))) for index, name in enumerate((args.before, args.after))]
+        sides = [split_files(name, Path(folder, str(index)), credentials) for index, name in enumerate((args.before, args.after))]
         files = [Path(name).is_file() for name in (args.before, args.after)]
         if all(files):
             # Two files are two states of one split, whatever they are called.
@@ -38,21 +37,3 @@ def run(args: argparse.Namespace) -> int:
             end="" if args.format == "markdown" else "\n",
         )
     return 0
-
-
-def side(name: str, folder: Path) -> dict[str, Path]:
-    """The split files that a name stands for; those of the Hub are fetched into `folder`. Raises UsageError if it is nothing."""
-    from gymdata.publish.diff import splits_of
-
-    if Path(name).exists():
-        return splits_of(Path(name))
-    match = re.fullmatch(r"([\w.-]+/[\w.-]+)(?:@(.+))?", name.removeprefix("hf://datasets/"))
-    if not match:
-        raise UsageError(f"{name}: no such directory or file, and no OWNER/NAME[@REVISION] of the Hub")
-    from gymdata.cli.download import credentials
-    from gymdata.sources.huggingface import fetch, fetch_statistics
-
-    who = credentials()
-    fetched = fetch(match[1], folder, revision=match[2], credentials=who)
-    fetch_statistics(match[1], fetched[0].commit, folder, who)
-    return {str(one.split): one.path for one in fetched}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -74,7 +73,12 @@ def _target(args: argparse.Namespace) -> tuple[Path, list[Environment]]:
 def _run(args: argparse.Namespace, directory: Path, environments: Sequence[Environment]) -> int:
     from gymdata.statistics.expectations import run_suite
 
-    baseline = _published_rows(args.against) if args.against else None
+    baseline = None
+    if args.against:
+        from gymdata.cli.download import credentials
+        from gymdata.publish.sides import row_counts
+
+        baseline = row_counts(args.against, credentials)
     unreadable = _unreadable(directory, environments) if args.gold else {}
     outcomes: list[Outcome] = []
     for environment in environments:
@@ -191,16 +195,3 @@ def _unreadable(directory: Path, environments: Sequence[Environment]) -> dict[st
         found[split] = {finding.line: finding.message for finding in findings if finding.code != "GD406"}
     progress.clear()
     return found
-
-
-def _published_rows(where: str) -> dict[str, int]:
-    """Rows by split of a prepared directory, or of a dataset on the Hub."""
-    from gymdata.cli.diff import side
-
-    with tempfile.TemporaryDirectory(prefix="gymdata-published-") as folder:
-        return {split: _count(path) for split, path in side(where, Path(folder)).items()}
-
-
-def _count(path: Path) -> int:
-    with open(path, "rb") as stream:
-        return sum(not line.isspace() for line in stream)

@@ -11,6 +11,8 @@ import pytest
 
 from gymdata.cli.main import main
 from gymdata.environments import registry
+from tests.servers.fixtures import OWNER, hub  # noqa: F401
+from tests.servers.hub import Hub
 
 pytest.importorskip("great_expectations", reason="the extra `expectations` is not installed")
 
@@ -139,6 +141,22 @@ def test_rows_are_compared_with_another_directory(capsys: pytest.CaptureFixture[
     assert main(["expectations", "run", "math"]) == 0
     assert main(["expectations", "run", "math", "--against", "published"]) == 1
     assert "rows_kept is 0.75 (30 rows, 40 before); expected at least 1" in capsys.readouterr().out
+
+
+def test_rows_are_compared_with_what_is_published(
+    hub: Hub,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", OWNER)
+    main(["prepare", "math"])
+    assert main(["publish", "math", "--repo-id", "acme/math", "--no-verify"]) == 0
+    main(["prepare", "math", "--limit", "30"])
+    capsys.readouterr()
+    assert main(["expectations", "run", "math", "--against", "acme/math@main"]) == 1
+    out = capsys.readouterr().out
+    assert "rows_kept is 0.75 (30 rows, 40 before); expected at least 1" in out
+    assert "rows_kept is 1 (12 rows, 12 before)" in out
 
 
 def test_the_verifier_may_read_every_answer(capsys: pytest.CaptureFixture[str]) -> None:
