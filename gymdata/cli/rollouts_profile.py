@@ -16,7 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths", nargs="+", type=Path, metavar="ROLLOUTS", help="files of finished rollouts, together one run (.gz and .zst too)"
     )
     parser.add_argument(
-        "--inputs", type=Path, metavar="PATH", help="the rows given out, or NeMo Gym's materialized inputs: shows what is missing"
+        "--inputs",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="the rows given out, or NeMo Gym's materialized inputs: shows what is missing (repeatable)",
     )
     parser.add_argument(
         "--num-repeats",
@@ -50,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print and write the profile; 1 if there were lines that could not be used, which are reported and left out."""
     from gymdata.cli.progress import Progress
-    from gymdata.rollouts.profile import Options, profile, write
+    from gymdata.rollouts.profile import Options, profile, run_of_shard, write
     from gymdata.rollouts.profile_text import to_markdown, to_text
     from gymdata.validation.report import FileReport, Report
     from gymdata.validation.reporters import text
@@ -63,7 +68,11 @@ def run(args: argparse.Namespace) -> int:
         from gymdata.rollouts.plot import plot
 
         plot(found, args.plot)
-    written = [] if args.no_write else write(found, args.output or args.paths[0])
+    written = (
+        []
+        if args.no_write
+        else write(found, args.output or (args.paths[0] if len(args.paths) == 1 else run_of_shard(args.paths[0])))
+    )
     report = Report(tuple(FileReport(path, 0, 0, findings) for path, findings in found.findings.items()))
     if report.errors:
         print(text.render(report), file=sys.stderr, end="")

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ class Profile:
 
 def profile(
     paths: Sequence[Path],
-    inputs: Path | None = None,
+    inputs: Sequence[Path] = (),
     options: Options = Options(),
     *,
     jobs: int = 1,
@@ -90,15 +91,17 @@ def profile(
 ) -> Profile:
     """Measure the rollouts of some files, which together are one run.
 
-    `inputs` holds the tasks: NeMo Gym's materialized inputs or the rows that were given out; without it a task is what its
-    rollouts show of it. Raises DataError if no line is a rollout, two rollouts have the same indices, or one belongs to no task of
-    `inputs`; UsageError if a file is missing.
+    `inputs` hold the tasks: the rows that were given out, or NeMo Gym's materialized inputs; without them a task is what its
+    rollouts show of it, and what was to be is what the run's manifest says, if there is one. Raises DataError if no line is a
+    rollout, two rollouts have the same indices, or one belongs to no task of `inputs`; UsageError if a file is missing.
     """
-    for path in (*paths, *([inputs] if inputs else [])):
+    for path in (*paths, *inputs):
         if not path.is_file():
             raise UsageError(f"{path}: no such file", "give rollout files, as `gymdata rollouts collect` writes them")
     samples = Samples()
-    expected = expected_rollouts(inputs, samples, max(1, options.num_repeats)) if inputs else Counter()
+    planned = _planned(paths)
+    num_repeats = options.num_repeats or planned["num_repeats"]
+    expected = expected_rollouts(inputs, samples, max(1, num_repeats)) if inputs else Counter()
     rollouts, findings = read(
         paths, None if inputs else samples, answer_key=options.answer_key, jobs=jobs, on_progress=on_progress
     )
@@ -114,10 +117,14 @@ def profile(
         source = next(((task, name) for name in names if (task, name) in expected), None)
         if inputs and source is None:
             raise DataError(
-                f"{inputs} has no task {task} of {run or UNNAMED}, of which there are rollouts", "give the inputs of this run"
+                f"{', '.join(map(str, inputs))}: no task {task} of {run or UNNAMED}, of which there are rollouts",
+                "give the inputs of this run",
             )
         sources[task, run] = source or (task, run)
-        groups.append(Group(task, run, rows, max(expected[source] if source else 0, len(rows), options.num_repeats)))
+        groups.append(Group(task, run, rows, max(expected[source] if source else num_repeats, len(rows))))
+    missing = [expected[key] for key in expected.keys() - sources.values()]
+    if not inputs:
+        missing = [max(1, num_repeats)] * (planned["tasks"] - len(groups))
     tasks = [task_numbers(rollouts, group, options.threshold) for group in groups]
     names = gym_profile.labels(rollouts.agents)
     by_name: dict[str, list[TaskNumbers]] = {}
@@ -136,7 +143,7 @@ def profile(
         answer_key=options.answer_key,
         resamples=options.resamples,
         seed=options.seed,
-        coverage=_coverage(paths, groups, [expected[key] for key in expected.keys() - sources.values()], findings),
+        coverage=_coverage(paths, groups, missing, findings),
         overall=overall,
         environments=measured,
     )
@@ -174,6 +181,11 @@ def beside(rollouts_path: Path, name: str) -> Path:
     return plain.with_name(f"{plain.stem}_{name}")
 
 
+def run_of_shard(path: Path) -> Path:
+    """`math-shard-0-of-8.jsonl` -> `math.jsonl`; any other path as it is."""
+    return path.with_name(re.sub(r"-shard-\d+-of-\d+(?=\.|$)", "", path.name))
+
+
 def _write(stream: BinaryIO, blocks: Iterator[bytes]) -> None:
     for block in blocks:
         stream.write(block)
@@ -203,8 +215,8 @@ def _agent_metrics(profiled: Profile) -> Iterator[bytes]:
     whole = gym_profile.whole_numbers(rollouts.fields, _unmasked(rollouts))
     coverage: dict[str, dict[str, int]] = {}
     by_agent: dict[str, list[int]] = {}
-    for row, run in enumerate(rollouts.runs):
-        if run is not None and (agent := rollouts.agents[run]) is not None:
+    for row in sorted(range(len(rollouts)), key=lambda row: (rollouts.tasks[row], rollouts.indices[row])):
+        if (run := rollouts.runs[row]) is not None and (agent := rollouts.agents[run]) is not None:
             by_agent.setdefault(agent, []).append(row)
     for agent, rows in by_agent.items():
         if found := gym_profile.masked_coverage(rollouts, rows):
@@ -281,6 +293,16 @@ def _coverage(
         unusable_lines=sum(len({finding.line for finding in found}) for found in findings.values()),
         failures=dict(sorted(_failures(paths).items())),
     )
+
+
+def _planned(paths: Sequence[Path]) -> dict[str, int]:
+    """How many tasks and rollouts of each a run was to have, by its manifest; 0 where there is none to tell."""
+    path = beside(run_of_shard(paths[0]), "manifest.json")
+    try:
+        manifest = msgspec.json.decode(path.read_bytes())
+        return {"tasks": int(manifest["rows"]["tasks"]), "num_repeats": int(manifest["num_repeats"])}
+    except (OSError, msgspec.DecodeError, UnicodeError, KeyError, TypeError, ValueError):
+        return {"tasks": 0, "num_repeats": 0}
 
 
 def _failures(paths: Sequence[Path]) -> Counter[str]:

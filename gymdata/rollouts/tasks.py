@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -82,8 +82,8 @@ def identity(row: bytes | None) -> tuple[str | None, str | None]:
     return facts.key.hex(), f"{facts.prompt_key:016x}"
 
 
-def expected_rollouts(path: Path, samples: Samples, num_repeats: int) -> Counter[tuple[int, str | None]]:
-    """The tasks of an input file, their rows given to `samples`: by task index and what is to run it, how many rollouts it gets.
+def expected_rollouts(paths: Sequence[Path], samples: Samples, num_repeats: int) -> Counter[tuple[int, str | None]]:
+    """The tasks of input files, their rows given to `samples`: by task index and what is to run it, how many rollouts it gets.
 
     A row with `_ng_rollout_index` (NeMo Gym's materialized inputs) stands for one rollout, any other for `num_repeats`. Rows
     without `_ng_task_index` are numbered as NeMo Gym numbers them: in file order, byte-identical ones as one task.
@@ -91,13 +91,13 @@ def expected_rollouts(path: Path, samples: Samples, num_repeats: int) -> Counter
     """
     expected: Counter[tuple[int, str | None]] = Counter()
     numbers: dict[bytes, int] = {}
-    for line_number, line in _lines(path):
+    for place, line in (found for path in paths for found in _lines(path)):
         try:
             row = _row.decode(line)
             run, _ = run_of(row)
             task, index = (_index.decode(row.pop(key)) if key in row else None for key in (TASK_INDEX, ROLLOUT_INDEX))
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise DataError(f"{path}:{line_number}: {error}", "see `gymdata validate`") from error
+            raise DataError(f"{place}: {error}", "see `gymdata validate`") from error
         if task is None:
             task = numbers.setdefault(xxhash.xxh3_128_digest(line), len(numbers))
         expected[task, run] += num_repeats if index is None else 1
@@ -105,7 +105,8 @@ def expected_rollouts(path: Path, samples: Samples, num_repeats: int) -> Counter
     return expected
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The lines of a file that are not blank, and where they stand."""
     number = 0
     whole = ranges(path) if path.suffix in COMPRESSED_SUFFIXES else [ByteRange(path, 0, path.stat().st_size)]
     try:
@@ -117,7 +118,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
             for line in chunk.split(b"\n"):
                 number += 1
                 if line.strip():
-                    yield number, line
+                    yield f"{path}:{number}", line
     except DamagedFile as error:
         raise DataError(
             f"{path}: the compressed file is damaged after line {number}: {error}", "fetch or compress it again"

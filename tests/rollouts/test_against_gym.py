@@ -58,7 +58,7 @@ def ask_gym(cases: list[tuple[list[dict[str, Any]], list[dict[str, Any]]]]) -> l
 def ours(folder: Path, inputs: list[dict[str, Any]], results: list[dict[str, Any]]) -> list[Any]:
     for name, rows in (("inputs", inputs), ("rollouts", results)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    write(profile([folder / "rollouts.jsonl"], folder / "inputs.jsonl"), folder / "rollouts.jsonl")
+    write(profile([folder / "rollouts.jsonl"], [folder / "inputs.jsonl"]), folder / "rollouts.jsonl")
     groups = [json.loads(line) for line in (folder / "rollouts_reward_profiling.jsonl").read_text().splitlines()]
     agents, repeats, aggregates = (
         json.loads((folder / f"rollouts_{name}.json").read_text())

@@ -201,16 +201,23 @@ def test_coverage_counts_what_was_to_be(tmp_path: Path) -> None:
     inputs = save(tmp_path / "tasks.jsonl", tasks)
     save(tmp_path / "run_failures.jsonl", [{"_ng_failure_class": "agent_run_error"}, {"_ng_failure_class": "agent_run_error"}])
     run = save(tmp_path / "run.jsonl", [rollout(0, 0, 1.0), rollout(0, 1, 1.0), rollout(1, 0, 0.0)])
-    coverage = profile([run], inputs, Options(num_repeats=2)).statistics.coverage
+    coverage = profile([run], [inputs], Options(num_repeats=2)).statistics.coverage
     assert (coverage.expected_rollouts, coverage.rollouts, coverage.missing_rollouts) == (6, 3, 3)
     assert (coverage.complete_tasks, coverage.partial_tasks, coverage.missing_tasks) == (1, 1, 1)
     assert coverage.failures == {"agent_run_error": 2}
 
 
+def test_the_manifest_of_a_run_says_what_was_to_be(tmp_path: Path) -> None:
+    (tmp_path / "run_manifest.json").write_text(json.dumps({"rows": {"tasks": 3, "rollouts": 6}, "num_repeats": 2}))
+    shards = [save(tmp_path / f"run-shard-{n}-of-2.jsonl", [rollout(n, 0, 1.0), *([rollout(n, 1, 1.0)] * n)]) for n in (0, 1)]
+    coverage = profile(shards).statistics.coverage
+    assert (coverage.expected_rollouts, coverage.rollouts, coverage.missing_tasks, coverage.partial_tasks) == (6, 3, 1, 1)
+
+
 def test_rollouts_of_other_inputs_are_refused(tmp_path: Path) -> None:
     inputs = save(tmp_path / "tasks.jsonl", [{"responses_create_params": {"input": "a"}}])
-    with pytest.raises(DataError, match="has no task 5 of math_agent"):
-        profile([save(tmp_path / "run.jsonl", [rollout(5, 0, 1.0)])], inputs)
+    with pytest.raises(DataError, match="no task 5 of math_agent"):
+        profile([save(tmp_path / "run.jsonl", [rollout(5, 0, 1.0)])], [inputs])
 
 
 def test_shards_and_compressed_files_are_one_run(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def dataset(tmp_path: Path) -> Path:
         for index in range(4)
     ]
     run = save(tmp_path / "run.jsonl", rollouts)
-    write(profile([run], path), run)
+    write(profile([run], [path]), run)
     return path
 
 
@@ -62,7 +62,7 @@ def test_rows_keep_their_bytes_and_get_a_pass_rate(dataset: Path) -> None:
     save(dataset, [odd])
     run = dataset.with_name("run.jsonl")
     save(run, [rollout(0, "half", index, float(index < 2)) for index in range(4)])
-    write(profile([run], dataset), run)
+    write(profile([run], [dataset]), run)
     chosen(dataset)
     assert dataset.with_name("selected.jsonl").read_text() == odd[:-2] + ', "pass_rate": 0.5}\n'
 
@@ -164,7 +164,7 @@ def test_a_task_of_several_environments_needs_one_named(dataset: Path) -> None:
     run = dataset.with_name("run.jsonl")
     other = [rollout(task, name, 9, 1.0, "other_agent") for task, name in enumerate(RATES)]
     save(run, run.read_text().splitlines() + other)
-    write(profile([run], dataset), run)
+    write(profile([run], [dataset]), run)
     with pytest.raises(UsageError, match="several environments: math_agent, other_agent"):
         chosen(dataset)
     assert chosen(dataset, Rules(max_pass_rate=0.0), environment="math_agent")[0] == ["never"]
