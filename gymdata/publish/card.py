@@ -201,7 +201,8 @@ def _body(facts: Facts, named: Mapping[str, str]) -> str:
         "## Loading\n\n```python\nfrom datasets import load_dataset\n\n"
         f'rows = load_dataset("{facts.repo_id}", split="{first.name}")\n```\n\n'
         f"```bash\ngymdata download --repo-id {facts.repo_id} --split {first.name} --output {first.name}.jsonl\n```\n\n"
-        "The second gives the very bytes that were published. `datasets` shows an absent key as `None`.\n"
+        "The second gives the very bytes that were published. `datasets` shows an absent key as `None`. In JSON columns of the Parquet"
+        " files a number may be spelled in another way (`0.60` for `0.6`): as the same double, where `datasets` would misread the first.\n"
     )
     parts.append("## How it was made\n\n" + "\n".join(_made(split) for split in facts.splits))
     return "\n".join(parts)

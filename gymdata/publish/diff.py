@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -19,6 +20,12 @@ from gymdata.rows.lines import ByteRange, chunks
 SPLITS = ("train", "validation", "test", "example", "benchmark")
 EXAMPLES = 3
 """Line numbers named per kind of difference."""
+
+_FOLLOWS = re.compile(
+    r"(: (rows|valid)|(\.| )(count|total|total_count|present|Total # non-null values)"
+    r"|\.(kinds|element_kinds)\.[^.]+|: (roles|item_types|part_types)\.[^.]+)$"
+)
+"""Names of numbers that follow the number of rows, and say nothing more where that has changed."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,12 @@ class Diff:
     @property
     def same(self) -> bool:
         return all(split.same for split in self.splits) and not self.statistics
+
+    @property
+    def telling(self) -> list[Change]:
+        """The statistics but for counts that only follow the number of rows."""
+        resized = tuple(f"{split.split}: " for split in self.splits if split.before != split.after)
+        return [one for one in self.statistics if not (one.name.startswith(resized) and _FOLLOWS.search(one.name))]
 
 
 def content_key(line: bytes) -> tuple[bytes, int]:
@@ -221,11 +234,11 @@ def to_text(diff: Diff) -> str:
             if numbers:
                 more = " …" if getattr(split, word) > len(numbers) else ""
                 lines.append(f"    {word}: line {', '.join(map(str, numbers))}{more}{' (before)' if word == 'removed' else ''}")
-    if diff.statistics:
-        width = max(len(change.name) for change in diff.statistics)
-        lines += ["  statistics:"] + [
-            f"    {one.name:<{width}}  {_count(one.before)} -> {_count(one.after)}" for one in diff.statistics
-        ]
+    if shown := diff.telling:
+        width = max(len(change.name) for change in shown)
+        lines += ["  statistics:"] + [f"    {one.name:<{width}}  {_count(one.before)} -> {_count(one.after)}" for one in shown]
+    if more := len(diff.statistics) - len(shown):
+        lines.append(f"    and {more} counts that follow the number of rows (--format json has them)")
     return "\n".join(lines)
 
 
@@ -238,11 +251,11 @@ def to_markdown(diff: Diff, limit: int = 20) -> str:
         note = " (reordered)" if split.reordered else ""
         counts = f"{split.added:,} | {split.removed:,} | {split.changed:,}"
         lines.append(f"| {split.split}{note} | {_count(split.before)} | {_count(split.after)} | {counts} |")
-    if diff.statistics:
+    if shown := diff.telling[:limit]:
         lines += ["", "| statistic | before | after |", "|---|---:|---:|"]
-        lines += [f"| {_cell(one.name)} | {_count(one.before)} | {_count(one.after)} |" for one in diff.statistics[:limit]]
-        if len(diff.statistics) > limit:
-            lines.append(f"\n… and {len(diff.statistics) - limit} more numbers differ.")
+        lines += [f"| {_cell(one.name)} | {_count(one.before)} | {_count(one.after)} |" for one in shown]
+    if len(diff.statistics) > len(shown):
+        lines.append(f"\n… and {len(diff.statistics) - len(shown)} more numbers differ.")
     return "\n".join(lines) + "\n"
 
 
@@ -255,7 +268,7 @@ def _summary(split: SplitDiff) -> str:
 
 
 def _count(value: Any) -> str:
-    return "–" if value is None else f"{value:,}"
+    return "–" if value is None else f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"
 
 
 def _cell(text: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymdata.publish.diff import Diff, compare, content_key, to_json, to_markdown, to_text
+from gymdata.publish.diff import Change, Diff, SplitDiff, compare, content_key, to_json, to_markdown, to_text
 from tests.publish.conftest import row
 
 A, B, C = row("a"), row("b"), row("c")
@@ -85,3 +86,15 @@ def test_the_counts_always_add_up(tmp_path_factory, before: list, after: list) -
     assert split.removed + split.changed <= len(before)
     assert (split.added + split.removed + split.changed == 0) == (sorted(before) == sorted(after))
     assert found.same == (before == after)
+
+
+def test_counts_that_follow_the_number_of_rows_are_left_to_the_document() -> None:
+    split = SplitDiff("train", 40, 30, 0, 10, 0, False, (), (), ())
+    names = ("rows", "Temperature.Total # non-null values", "fields.uuid.kinds.string", "lengths.tokens.max", "unique.prompts")
+    changes = tuple(Change(f"train: {name}", 4.0, 3.0) for name in names)
+    assert [one.name for one in Diff("a", "b", (split,), changes).telling] == [
+        "train: lengths.tokens.max",
+        "train: unique.prompts",
+    ]
+    same_size = replace(split, after=40, removed=0)
+    assert len(Diff("a", "b", (same_size,), changes).telling) == len(names)
