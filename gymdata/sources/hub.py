@@ -130,6 +130,11 @@ def explained(doing: str) -> Iterator[None]:
             raise ExternalError(f"{doing}: {_reason(reason)}", _UNREACHABLE) from error
         if isinstance(reason, json.JSONDecodeError):
             raise ExternalError(f"{doing}: what answers is not the Hub: no JSON (a proxy's page?)", _UNREACHABLE) from error
+        if isinstance(reason, OSError):
+            where = f"{reason.filename}: " if reason.filename else ""
+            raise ExternalError(f"{doing}: {where}{reason.strerror or reason}", _DISK) from error
+        if type(reason) is RuntimeError:  # what the transfer library hf_xet raises for everything
+            raise ExternalError(f"{doing}: {str(reason) or 'the transfer failed'}", _UNREACHABLE) from error
         raise
 
 
@@ -152,6 +157,7 @@ _NO_REPOSITORY = (
     "there is no such dataset, or it is private",
     "check the name (OWNER/NAME); for a private one log in: set HF_TOKEN, hf_token in env.yaml, or run `hf auth login`",
 )
+_DISK = "if the disk is full, free some space, or set TMPDIR and HF_HOME to where there is more; then run the same command again"
 _UNREACHABLE = "check the network, a proxy, and HF_ENDPOINT; then run the same command again: it goes on where it stopped"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import threading
@@ -83,6 +84,17 @@ def test_a_second_run_has_nothing_to_do(hub: Hub, prepare: Prepare) -> None:
     plan, third = publish(dataset, OTHER)
     assert plan.nothing_to_do and not third.sent
     assert len(hub.repos[REPO].discussions) == 1
+
+
+def test_a_full_disk_is_said_and_nothing_is_sent(hub: Hub, prepare: Prepare, monkeypatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", "train-0.parquet")
+
+    hub.add_repo(REPO)
+    monkeypatch.setattr("gymdata.publish.plan.write_parquet", full)
+    with pytest.raises(ExternalError, match=r"train-0\.parquet: No space left on device") as error:
+        publish(prepare(train=ROWS))
+    assert "TMPDIR" in error.value.hint and not hub.repos[REPO].head.tree
 
 
 def test_a_plan_alone_sends_nothing(hub: Hub, prepare: Prepare) -> None:
