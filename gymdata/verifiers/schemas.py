@@ -25,14 +25,13 @@ def strict(schema: Any) -> Any:
 def validator(schema: Any) -> Any:
     """A validator of OpenAPI 3.1 schemas (JSON Schema 2020-12). Raises VerifierFailure if the schema is none."""
     import jsonschema
-    import re2
     from jsonschema import validators
     from referencing import Registry
 
     base = jsonschema.Draft202012Validator
 
     def pattern(check: Any, expression: str, value: Any, _: Any) -> Any:
-        if check.is_type(value, "string") and not _compiled(re2, expression).search(value):
+        if check.is_type(value, "string") and not _compiled(expression).search(value):
             yield jsonschema.ValidationError(f"{value!r:.100} does not match {expression!r}")
 
     try:
@@ -45,8 +44,10 @@ def validator(schema: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _compiled(re2: Any, expression: str) -> Any:
+def _compiled(expression: str) -> Any:
     """On RE2, where it knows all of the expression; a look-around is left to `re` and the worker's time limit."""
+    import re2
+
     options = re2.Options()
     options.log_errors = False
     try:

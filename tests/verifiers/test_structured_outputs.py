@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-for library in ("jsonschema", "re2", "xmltodict"):
-    pytest.importorskip(library, reason=f"{library} is not installed: pip install 'gymdata[verifiers]'")
+pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install 'gymdata[verifiers]'")
+pytest.importorskip("re2", reason="google-re2 is not installed: pip install 'gymdata[verifiers]'")
+pytest.importorskip("xmltodict", reason="xmltodict is not installed: pip install 'gymdata[verifiers]'")
 
 from gymdata.verifiers import VerifierFailure
 from gymdata.verifiers.responses import calls, message
@@ -40,7 +41,8 @@ TEXTS = {
         json.dumps(RIGHT | {"tags": [1]}), "```json\n" + json.dumps(RIGHT) + "\n```", "", "  ", "{", "[]", "null", "NaN", '{"name": "Ada", "name": "Bob"}',
     ],
     "yaml": [
-        "name: Ada\nage: 36\ntags: [x, y]\naddress: {city: Ay, primary: yes}\nscore: 1.5", "name: Ada\nage: 36\ntags: []\naddress: {city: Ay, primary: true}\nscore:",
+        "name: Ada\nage: 36\ntags: [x, y]\naddress: {city: Ay, primary: yes}\nscore: 1.5",
+        "name: Ada\nage: 36\ntags: []\naddress: {city: Ay, primary: true}\nscore:",
         "name: Ada", "- 1", "a: b: c", json.dumps(RIGHT), "!!python/object:os.system x", "\tx",
     ],
     "toml": [
