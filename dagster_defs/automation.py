@@ -15,27 +15,25 @@ from gymdata.environments.model import DatasetConfig, Environment
 from gymdata.errors import GymdataError
 from gymdata.manifest import fingerprint
 
-_changed: dg.AutomationCondition[Any] = (
+_settled = (
+    ~dg.AutomationCondition.any_deps_missing()
+    & ~dg.AutomationCondition.any_deps_in_progress()
+    & ~dg.AutomationCondition.in_progress()
+)
+_changed = (
     dg.AutomationCondition.missing().newly_true()
     | dg.AutomationCondition.code_version_changed()
     | dg.AutomationCondition.any_deps_match(dg.AutomationCondition.data_version_changed())
 )
 
 WHEN_INPUTS_CHANGE = (
-    _changed.since_last_handled()
-    & ~dg.AutomationCondition.any_deps_missing()
-    & ~dg.AutomationCondition.any_deps_in_progress()
-    & ~dg.AutomationCondition.in_progress()
-    & dg.AutomationCondition.all_deps_blocking_checks_passed()
+    cast("Any", _changed).since_last_handled() & _settled & dg.AutomationCondition.all_deps_blocking_checks_passed()
 ).with_label("what it is made from has changed")
 """Not `eager`, which fires whenever an input was made again, were it the same."""
 
-WHEN_MADE_AGAIN = (
-    cast("dg.AutomationCondition[Any]", dg.AutomationCondition.any_deps_updated()).since_last_handled()
-    & ~dg.AutomationCondition.any_deps_missing()
-    & ~dg.AutomationCondition.any_deps_in_progress()
-    & ~dg.AutomationCondition.in_progress()
-).with_label("what it checks was made again")
+WHEN_MADE_AGAIN = (cast("Any", dg.AutomationCondition.any_deps_updated()).since_last_handled() & _settled).with_label(
+    "what it checks was made again"
+)
 
 SOURCE = dg.AssetKey("source_files")
 TAG = "gymdata/state"

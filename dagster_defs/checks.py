@@ -64,7 +64,7 @@ def _result(key: dg.AssetCheckKey, outcomes: Sequence[Outcome], docs: dg.PathMet
     """One expectation on all splits."""
     failed = [outcome for outcome in outcomes if not outcome.success]
     places = [
-        {"split": outcome.split, "line": place, outcome.column or "value": value}
+        {"split": outcome.split, "place": place, outcome.column or "value": value}
         for outcome in outcomes
         for place, value in zip(outcome.places, outcome.values, strict=True)
     ]
