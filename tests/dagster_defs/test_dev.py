@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -82,12 +83,9 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
         try:
             process.wait(30)
         finally:
-            # The code servers notice after some time that nobody asks them any more.
-            with_children = os.getpgid(process.pid) if process.poll() is None else process.pid
-            try:
-                os.killpg(with_children, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            # The code servers notice only after some time that nobody asks them any more.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _until(done: Callable[[], Any]) -> Any:
