@@ -186,15 +186,16 @@ def source_files(
     data_source: Literal["huggingface", "gitlab"] | None = None,
     on_fetched: Callable[[Fetched], None] = lambda fetched: None,
 ) -> list[tuple[Environment, DatasetConfig]]:
-    """The datasets that `prepare` would read, each with its file in place: fetched first if it is missing and `download` is set.
+    """The datasets that `prepare` would read, each with its file in place.
 
-    Raises ConfigError for a file that is not there, UsageError if nothing is in scope, ExternalError for a source.
+    With `download`, a file is fetched first that is missing, or was fetched from another source or revision than is named now.
+    Raises ConfigError for one that is not there, or not from there, UsageError if nothing is in scope, ExternalError for a source.
     """
+    from gymdata.sources.remote import fetch_dataset, is_of_another_source
+
     found = [(one, dataset) for one in environments for dataset in one.datasets(SPLITS[options.mode], real=download)]
     for environment, dataset in found:
-        if download and not dataset.path.is_file():
-            from gymdata.sources.remote import fetch_dataset
-
+        if download and (not dataset.path.is_file() or is_of_another_source(dataset)):
             on_fetched(fetch_dataset(dataset, environment, data_source))
     for _, dataset in found:
         if not dataset.path.is_file():
@@ -204,6 +205,9 @@ def source_files(
                 else "mend `jsonl_fpath`, or name the dataset's `source` and use --download"
             )
             raise ConfigError(f"the dataset {dataset.name!r} has no file {dataset.jsonl_fpath}", remedy, *dataset.place)
+        if is_of_another_source(dataset):
+            why = f"{dataset.jsonl_fpath} was fetched from another source or revision than the dataset {dataset.name!r} names now"
+            raise ConfigError(why, "fetch it anew with --download", *dataset.place)
     if not found:
         names = ", ".join(environment.name for environment in environments)
         raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gymdata.atomic import write_bytes
 from gymdata.environments.model import DatasetConfig, Environment
@@ -13,6 +13,9 @@ from gymdata.errors import ConfigError
 from gymdata.manifest import sha256
 from gymdata.sources.hub import Credentials, find_credentials
 from gymdata.sources.huggingface import Fetched, fetch, latest_commit
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 def fetch_dataset(dataset: DatasetConfig, environment: Environment, data_source: str | None = None) -> Fetched:
@@ -35,7 +38,7 @@ def fetch_dataset(dataset: DatasetConfig, environment: Environment, data_source:
         assert dataset.gitlab_identifier is not None
         registry: Registry = find_registry(environment)
         wanted = dataset.gitlab_identifier
-        return _recorded(registry.download(wanted.dataset_name, wanted.version, wanted.artifact_fpath, target))
+        return _recorded(registry.download(wanted.dataset_name, wanted.version, wanted.artifact_fpath, target), wanted)
     assert dataset.huggingface_identifier is not None
     source = dataset.huggingface_identifier
     (fetched,) = fetch(
@@ -47,7 +50,17 @@ def fetch_dataset(dataset: DatasetConfig, environment: Environment, data_source:
         output=target,
         credentials=_credentials(environment),
     )
-    return _recorded(fetched)
+    return _recorded(fetched, source)
+
+
+def is_of_another_source(dataset: DatasetConfig) -> bool:
+    """Whether a dataset's file was fetched from another repository, file, split or revision than its entry names now.
+
+    A file that was not fetched, or that was changed since, is its owner's and of no source.
+    """
+    before = _read_record(dataset.path).get("wanted")
+    now = [one.model_dump(mode="json") for one in (dataset.huggingface_identifier, dataset.gitlab_identifier) if one]
+    return bool(before and now) and before not in now and is_as_fetched(dataset.path)
 
 
 def newer_commit(dataset: DatasetConfig, environment: Environment) -> str | None:
@@ -91,6 +104,7 @@ def _record(path: Path) -> Path:
     return path.with_name(f".{path.name}.source.json")
 
 
-def _recorded(fetched: Fetched) -> Fetched:
-    write_bytes(_record(fetched.path), json.dumps({**asdict(fetched), "path": fetched.path.name}).encode() + b"\n")
+def _recorded(fetched: Fetched, wanted: BaseModel) -> Fetched:
+    record = {**asdict(fetched), "path": fetched.path.name, "wanted": wanted.model_dump(mode="json")}
+    write_bytes(_record(fetched.path), json.dumps(record).encode() + b"\n")
     return fetched

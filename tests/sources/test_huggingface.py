@@ -94,6 +94,37 @@ def test_an_environment_is_downloaded_to_where_it_looks_for_its_rows(hub: Hub, t
     assert revision_of(train, sha256(train)) is None
 
 
+def test_another_revision_in_the_configuration_is_noticed_and_fetched(hub: Hub, tmp_path: Path, monkeypatch, capsys) -> None:
+    from gymdata.cli.main import main
+
+    def rows(prompt: str) -> bytes:
+        return b'{"responses_create_params": {"input": "%s"}}\n' % prompt.encode()
+
+    repo = hub.add_repo("acme/math", {"train.jsonl": rows("old")})
+    old = repo.refs["main"]
+    hub.commit("acme/math", {"train.jsonl": rows("new")})
+    monkeypatch.chdir(tmp_path)
+
+    def configure(revision: str) -> None:
+        source = {"type": "huggingface", "repo_id": "acme/math", "revision": revision}
+        entry = {"name": "t", "type": "train", "license": "MIT", "jsonl_fpath": "t.jsonl", "source": source}
+        agent = {"entrypoint": "a.py", "resources_server": {"type": "resources_servers", "name": "r"}, "datasets": [entry]}
+        server = {"resources_servers": {"x": {"entrypoint": "a.py", "domain": "math"}}}
+        (tmp_path / "c.yaml").write_text(json.dumps({"r": server, "a": {"responses_api_agents": {"x": agent}}}))
+
+    configure(old)
+    assert main(["prepare", "--config", "c.yaml", "--download"]) == 0
+    configure("main")
+    assert main(["prepare", "--config", "c.yaml"]) == 2
+    assert "another source or revision" in capsys.readouterr().err
+    assert main(["prepare", "--config", "c.yaml", "--download", "--overwrite-metrics"]) == 0
+    assert (tmp_path / "t.jsonl").read_bytes() == rows("new")
+    (tmp_path / "t.jsonl").write_bytes(rows("mine"))
+    configure(old)
+    assert main(["prepare", "--config", "c.yaml", "--download", "--overwrite-metrics"]) == 0
+    assert (tmp_path / "t.jsonl").read_bytes() == rows("mine"), "a file that was changed is its owner's"
+
+
 def test_without_a_card_names_tell_the_splits(hub: Hub, tmp_path: Path) -> None:
     files = {"train.jsonl": b"{}\n", "validation.jsonl": b"{}\n", "train_metrics.json": b"{}", "manifest.json": b"{}"}
     hub.add_repo("acme/math", dict(files))
