@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,6 @@ def test_a_json_array_becomes_lines_with_its_numbers_as_written(hub: Hub, tmp_pa
 
 
 def test_a_parquet_split_becomes_lines_of_equal_values(hub: Hub, tmp_path: Path) -> None:
-    import json
 
     from gymdata.publish.parquet import columns, write_parquet
 
