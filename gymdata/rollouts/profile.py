@@ -65,6 +65,8 @@ class Profile:
     samples: Samples
     sources: Mapping[TaskKey, TaskKey]
     """By task and run, the name of its row in `samples`."""
+    names: Mapping[str, str]
+    """What the rollouts of a run are called: their agent, or their server where several share the agent."""
     shared: bool
     """Whether the same task indices were given to several agents, as far as not all of it is masked."""
     groups: list[Group]
@@ -73,8 +75,8 @@ class Profile:
     findings: dict[str, list[Finding]]
 
     def environment(self, run: str | None) -> str:
-        """What the rollouts of a run are called: their agent, or their server where several share the agent."""
-        return UNNAMED if run is None else gym_profile.labels(self.rollouts.agents)[run]
+        """What the rollouts of a run are called."""
+        return UNNAMED if run is None else self.names[run]
 
     def sample(self, group: Group) -> bytes | None:
         """The row of a task, as JSON."""
@@ -101,7 +103,7 @@ def profile(
     samples = Samples()
     planned = _planned(paths)
     num_repeats = options.num_repeats or planned["num_repeats"]
-    expected = expected_rollouts(inputs, samples, max(1, num_repeats)) if inputs else Counter()
+    expected, agents = expected_rollouts(inputs, samples, max(1, num_repeats))
     rollouts, findings = read(
         paths, None if inputs else samples, answer_key=options.answer_key, jobs=jobs, on_progress=on_progress
     )
@@ -126,10 +128,13 @@ def profile(
     if not inputs:
         missing = [max(1, num_repeats)] * (planned["tasks"] - len(groups))
     tasks = [task_numbers(rollouts, group, options.threshold) for group in groups]
-    names = gym_profile.labels(rollouts.agents)
+    wanted = [(group.task, group.run) for group in groups if group.expected > sum(rollouts.masked[row] for row in group.rows)]
+    wanted += expected.keys() - sources.values()
+    shared = len({task for task, _ in wanted}) < len(wanted)
+    names = _names(rollouts.agents, agents, {run for _, run in wanted if run is not None})
     by_name: dict[str, list[TaskNumbers]] = {}
     for task in tasks:
-        by_name.setdefault(names[task.group.run] if task.group.run is not None else UNNAMED, []).append(task)
+        by_name.setdefault(UNNAMED if task.group.run is None else names[task.group.run], []).append(task)
     measured = {
         name: environment_statistics(rollouts, members, options.ks, options.seed, options.resamples)
         for name, members in sorted(by_name.items())
@@ -147,10 +152,7 @@ def profile(
         overall=overall,
         environments=measured,
     )
-    wanted = [(group.task, group.run) for group in groups if group.expected > sum(rollouts.masked[row] for row in group.rows)]
-    wanted += expected.keys() - sources.values()
-    shared = len({task for task, _ in wanted}) < len(wanted)
-    return Profile(rollouts, samples, sources, shared, groups, tasks, statistics, findings)
+    return Profile(rollouts, samples, sources, names, shared, groups, tasks, statistics, findings)
 
 
 def write(profiled: Profile, rollouts_path: Path) -> list[Path]:
@@ -237,13 +239,15 @@ def _repeat_metrics(profiled: Profile) -> Iterator[bytes]:
 def _aggregate_metrics(profiled: Profile) -> Iterator[bytes]:
     """One entry after the other, its groups one by one: they are too many to be held."""
     rollouts = profiled.rollouts
+    # NeMo Gym goes by the rollouts alone here.
+    names = gym_profile.labels(rollouts.agents)
     runs: dict[str, list[int]] = {}
     for row, run in enumerate(rollouts.runs):
         if run is not None:
             runs.setdefault(run, []).append(row)
     yield b"["
     for number, (run, rows) in enumerate(runs.items()):
-        entry = gym_profile.aggregate(rollouts, rows, run, profiled.environment(run))
+        entry = gym_profile.aggregate(rollouts, rows, run, names[run])
         yield b",\n"[: 2 * bool(number)] + _encode(entry)[:-1] + b',"group_level_metrics":['
         for index, group in enumerate(gym_profile.aggregate_groups(rollouts, rows, run)):
             yield b",\n"[: 2 * bool(index)] + _encode(group)
@@ -267,11 +271,20 @@ def _unmasked(rollouts: Rollouts) -> list[int]:
 def _by_label(profiled: Profile) -> list[tuple[str, list[int]]]:
     """The rollouts that count of each run that has a name, by name."""
     rows: dict[str, list[int]] = {}
-    names = gym_profile.labels(profiled.rollouts.agents)
     for row in _unmasked(profiled.rollouts):
         if (run := profiled.rollouts.runs[row]) is not None:
-            rows.setdefault(names[run], []).append(row)
+            rows.setdefault(profiled.names[run], []).append(row)
     return sorted(rows.items())
+
+
+def _names(done: Mapping[str, str | None], given: Mapping[str, str | None], wanted: set[str]) -> dict[str, str]:
+    """What runs are called, also those of which there is no rollout; rollouts that are all masked take no name from others."""
+    agents = {run: agent for run, agent in done.items() if run in wanted}
+    for run in wanted - done.keys():
+        # Rows that were given out without a server are no run of their own where their agent has rollouts.
+        if given[run] != run or run not in done.values():
+            agents[run] = given[run]
+    return gym_profile.labels(dict(done)) | gym_profile.labels(agents)
 
 
 def _coverage(

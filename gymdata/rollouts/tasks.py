@@ -82,27 +82,33 @@ def identity(row: bytes | None) -> tuple[str | None, str | None]:
     return facts.key.hex(), f"{facts.prompt_key:016x}"
 
 
-def expected_rollouts(paths: Sequence[Path], samples: Samples, num_repeats: int) -> Counter[tuple[int, str | None]]:
-    """The tasks of input files, their rows given to `samples`: by task index and what is to run it, how many rollouts it gets.
+def expected_rollouts(
+    paths: Sequence[Path], samples: Samples, num_repeats: int
+) -> tuple[Counter[tuple[int, str | None]], dict[str, str | None]]:
+    """The tasks of input files, their rows given to `samples`: by task index and what is to run it, how many rollouts it gets;
+    and the agent of each of what is to run them.
 
     A row with `_ng_rollout_index` (NeMo Gym's materialized inputs) stands for one rollout, any other for `num_repeats`. Rows
     without `_ng_task_index` are numbered as NeMo Gym numbers them: in file order, byte-identical ones as one task.
     Raises DataError for a line that is no object or has unusable indices.
     """
     expected: Counter[tuple[int, str | None]] = Counter()
+    agents: dict[str, str | None] = {}
     numbers: dict[bytes, int] = {}
     for place, line in (found for path in paths for found in _lines(path)):
         try:
             row = _row.decode(line)
-            run, _ = run_of(row)
+            run, agent = run_of(row)
             task, index = (_index.decode(row.pop(key)) if key in row else None for key in (TASK_INDEX, ROLLOUT_INDEX))
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise DataError(f"{place}: {error}", "see `gymdata validate`") from error
         if task is None:
             task = numbers.setdefault(xxhash.xxh3_128_digest(line), len(numbers))
+        if run is not None:
+            agents.setdefault(run, agent)
         expected[task, run] += num_repeats if index is None else 1
         samples.take({(task, run): (index or 0, msgspec.json.encode(row))})
-    return expected
+    return expected, agents
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:

@@ -18,9 +18,7 @@ from gymdata.rollouts.profile_text import to_markdown, to_text
 from gymdata.rollouts.reward_statistics import AtK
 
 
-def rollout(
-    task: int | None, index: int | None, reward: float | None, agent: str = "math_agent", **extras: Any
-) -> dict[str, Any]:
+def rollout(task: int | None, index: Any, reward: float | None, agent: str = "math_agent", **extras: Any) -> dict[str, Any]:
     usage = {"input_tokens": 10, "output_tokens": 20, "total_tokens": 30}
     row = {
         "responses_create_params": {"input": f"task {task}"},
@@ -182,7 +180,7 @@ def test_lines_that_are_no_rollouts_are_named_and_the_others_measured(tmp_path: 
         {"responses_create_params": {"input": "x"}},
         rollout(0, "1", 0.0),
         '{"reward": 1e999}',
-    ]  # type: ignore[arg-type]
+    ]
     found = measured(tmp_path, rows)
     lines = sorted({finding.line for finding in found.findings[str(tmp_path / "run.jsonl")]})
     assert lines == [2, 4, 5, 6, 7]
