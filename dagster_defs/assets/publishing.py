@@ -1,5 +1,7 @@
 """Proposing a prepared dataset to the Hugging Face Hub: by hand only."""
 
+from collections.abc import Iterator
+
 import dagster as dg
 
 from dagster_defs import metadata
@@ -16,10 +18,12 @@ from gymdata.manifest import fingerprint
     kinds={"huggingface"},
     partitions_def=environments,
     pool="hub",
+    output_required=False,
     deps=["train_split", "validation_split", "dataset_metrics"],
 )
-def hub_pull_request(context: dg.AssetExecutionContext, preparation: Preparation, hub: Hub) -> dg.MaterializeResult:
-    """A **pull request on the Hugging Face Hub** with the splits, their statistics and a card. Only ever run by hand.
+def hub_pull_request(context: dg.AssetExecutionContext, preparation: Preparation, hub: Hub) -> Iterator[dg.MaterializeResult]:
+    """A **pull request on the Hugging Face Hub** with the splits, their statistics and a card. Only run by hand, and by itself:
+    a run that makes other assets, too, leaves it out.
 
     Before anything leaves, rows are judged again and searched for secrets; afterwards they are read back and compared. What is
     there already is not sent again.
@@ -33,6 +37,9 @@ def hub_pull_request(context: dg.AssetExecutionContext, preparation: Preparation
     from gymdata.publish.verify import verify
     from gymdata.sources.hub import find_credentials
 
+    if context.run.asset_selection != {context.asset_key}:
+        context.log.info("nothing was proposed: materialize this asset by itself for that")
+        return
     with explained():
         environment = registry.load(context.partition_key)
         dataset = load_dataset(preparation.directory(environment), environment)
@@ -49,7 +56,7 @@ def hub_pull_request(context: dg.AssetExecutionContext, preparation: Preparation
             done = send(plan, credentials, on_step=context.log.info)
             verified = verify(done.repo_id, done.commit, plan.splits, credentials, on_step=context.log.info).rows
             difference = to_markdown(plan.diff)
-    return dg.MaterializeResult(
+    yield dg.MaterializeResult(
         metadata={
             "pull request": dg.MetadataValue.url(done.url),
             "changes": dg.MetadataValue.md(difference),

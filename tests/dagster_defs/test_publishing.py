@@ -10,6 +10,7 @@ from tests.servers.fixtures import OWNER
 from tests.servers.hub import Hub
 
 CONFIG = {"repo_id": "acme/sums"}
+MADE_BEFORE = {"source_files", "validated_rows", "row_facts", "dataset_metrics", "train_split", "validation_split"}
 
 
 def test_a_prepared_dataset_is_proposed_and_read_back(project: Project, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,4 +37,12 @@ def test_what_may_not_leave_is_not_sent_and_the_failure_says_why(
     assert failure
     objections = failure.metadata["objections"]
     assert isinstance(objections, dg.TableMetadataValue) and [one.data["code"] for one in objections.records] == ["GD703"]
+    assert "acme/sums" not in hub.repos
+
+
+def test_a_run_that_makes_other_assets_too_proposes_nothing(project: Project, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", OWNER)
+    project.declare(train=[row("2 + 2")])
+    result = project.run("", *MADE_BEFORE, "hub_pull_request", target=CONFIG)
+    assert result.success and made(result).keys() == MADE_BEFORE
     assert "acme/sums" not in hub.repos
