@@ -20,7 +20,7 @@ COMMANDS = {
     "expectations": "check what a prepared dataset should be like, or draft it",
     "publish": "send a prepared dataset to the Hugging Face Hub as a pull request",
     "diff": "compare two prepared datasets",
-    "rollouts": "measure rollouts, choose from them, look at them",
+    "rollouts": "collect rollouts from a model, measure them, choose from them, look at them",
     "convert": "turn chat rows, ShareGPT, CSV or Parquet into rows",
     "envs": "list, show or start environments",
     "registry": "datasets in a GitLab model registry",

@@ -20,19 +20,21 @@ from gymdata.rollouts.tasks import ROLLOUT_INDEX, TASK_INDEX
 from gymdata.rows.facts import describe
 from gymdata.rows.lines import COMPRESSED_SUFFIXES, MAX_LINE_BYTES, ByteRange, chunks, open_stream
 
+Who = tuple[str | None, str | None]
+"""What runs a row: the names in its `agent_ref` and its `task_source`."""
+
 _row = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _decode = msgspec.json.decode
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a run asks for. `overrides` replace keys of every row's `responses_create_params`, `extra_body` keys of its request."""
+    """What a run asks for. `overrides` replace keys of every row's `responses_create_params`."""
 
     num_repeats: int = 1
     limit: int = 0
     """Tasks of each agent that are used, 0 for all."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = 0
     """What the seeds of the rollouts are derived from; None sends none."""
 
@@ -46,7 +48,7 @@ class Task:
     repeats: int
     row: dict[str, msgspec.Raw]
     params: dict[str, Any]
-    agent: str | None
+    who: Who
 
 
 class Plan:
@@ -57,15 +59,15 @@ class Plan:
     or an index that two different rows have; UsageError where there is nothing to do.
     """
 
-    def __init__(self, paths: Sequence[Path], options: Options, agent: str | None = None) -> None:
-        """`agent` runs the rows that name none."""
+    def __init__(self, paths: Sequence[Path], options: Options, agents: Mapping[Path, str] | None = None) -> None:
+        """`agents` says, by file, what runs the rows that do not name it."""
         if options.num_repeats < 1:
             raise UsageError(f"--num-repeats {options.num_repeats} asks for nothing", "give 1 or more")
         self.options = options
         self.paths = tuple(paths)
-        self.agents: Counter[tuple[str | None, str | None]] = Counter()
-        """Tasks by (agent_ref, task_source)."""
-        self._agent = agent
+        self.who: Counter[Who] = Counter()
+        """Tasks by what runs them."""
+        self._agents = [(agents or {}).get(path) for path in paths]
         self._files: list[IO[bytes]] = []
         self._indices, self._starts = array("q"), array("Q")
         self._sizes, self._repeats, self._file = array("Q"), array("L"), array("H")
@@ -107,8 +109,7 @@ class Plan:
                      "digest": xxhash.xxh3_128_hexdigest(bytes(self._keys) + self._indices.tobytes())},
             "num_repeats": self.options.num_repeats,
             "limit": self.options.limit,
-            "parameters": {"overrides": dict(self.options.overrides), "extra_body": dict(self.options.extra_body),
-                           "seed": self.options.seed},
+            "parameters": {"overrides": dict(self.options.overrides), "seed": self.options.seed},
         }  # fmt: skip
 
     def close(self) -> None:
@@ -146,7 +147,7 @@ class Plan:
                     )
                 self._repeats[place] += times
                 continue
-            if not self._within_limit(row):
+            if not self._within_limit(row, self._agents[len(self._files) - 1]):
                 continue
             places[task] = len(self)
             self._indices.append(task)
@@ -156,11 +157,11 @@ class Plan:
             self._file.append(len(self._files) - 1)
             self._keys += key
 
-    def _within_limit(self, row: Mapping[str, msgspec.Raw]) -> bool:
-        who = (_name(row, "agent_ref") or self._agent, _name(row, "task_source"))
-        if self.options.limit and self.agents[who] >= self.options.limit:
+    def _within_limit(self, row: Mapping[str, msgspec.Raw], agent: str | None) -> bool:
+        who = _who(row, agent)
+        if self.options.limit and self.who[who] >= self.options.limit:
             return False
-        self.agents[who] += 1
+        self.who[who] += 1
         return True
 
     def _open(self, path: Path) -> Path:
@@ -188,8 +189,8 @@ class Plan:
             row.pop(key, None)
         params = {**_decode(row["responses_create_params"]), **self.options.overrides}
         key = bytes(self._keys[place * 16 : place * 16 + 16])
-        agent = _name(row, "agent_ref") or self._agent
-        return Task(self._indices[place], key, self._repeats[place], row, params, agent)
+        who = _who(row, self._agents[self._file[place]])
+        return Task(self._indices[place], key, self._repeats[place], row, params, who)
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -205,6 +206,11 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 def _reason(error: Exception) -> str:
     return f"it has no `{error.args[0]}`" if isinstance(error, KeyError) else str(error)
+
+
+def _who(row: Mapping[str, msgspec.Raw], agent: str | None) -> Who:
+    named = _name(row, "agent_ref"), _name(row, "task_source")
+    return named if any(named) else (agent, None)
 
 
 def _name(row: Mapping[str, msgspec.Raw], key: str) -> str | None:

@@ -1,0 +1,314 @@
+"""Makes the rollouts that a plan asks for: as many at a time as the servers take, each scored and on the disk, or a typed failure.
+
+Memory grows with what is in flight, not with the plan. Killed at any moment and started again, it makes what is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from gymdata import __version__
+from gymdata.errors import ExternalError
+from gymdata.rollouts import agent
+from gymdata.rollouts.files import agree, failures_of
+from gymdata.rollouts.journal import Journal, Key, Keys, records
+from gymdata.rollouts.overflow import Overflow
+from gymdata.rollouts.plan import Plan, Task, Who
+from gymdata.rollouts.policy import Policy, RequestFailed, Trajectory
+from gymdata.rollouts.run import Progress, Run, Scoring, scoring
+from gymdata.verifiers import Verdict, Verifier
+from gymdata.verifiers.isolation import Workers
+
+BREAKER = 50
+"""Failures one after the other, with no rollout between them, that end a run."""
+UNSCORED = 1024
+"""Rollouts that may wait to be scored before servers get no more."""
+TOKEN_IDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+
+FailureClass = Literal["context_overflow", "request_failed", "verifier_failed"]
+TERMINAL: frozenset[str] = frozenset({"context_overflow"})
+"""Failures that another try would meet again."""
+
+
+def collect(run: Run, on_start: Callable[[Progress], None] = lambda progress: None) -> Progress:
+    """Make every rollout that is missing; returns when there is nothing more to do, or when interrupted.
+
+    `on_start` is given the progress once the servers have answered, to show as it changes. Ctrl-C lets finish what is in flight,
+    a second one or SIGTERM does not; either way what was finished is on the disk. Raises GymdataError.
+    """
+    plan = Plan(run.rows, run.options, run.agents)
+    try:
+        return asyncio.run(_Collector(run, plan, scoring(run.environments, plan.who)).collect(on_start))
+    finally:
+        plan.close()
+
+
+class _Collector:
+    def __init__(self, run: Run, plan: Plan, scoring: Mapping[Who, Scoring]) -> None:
+        self._run, self._plan, self._scoring = run, plan, scoring
+        self._failing = 0  # failures since the last success
+        self._held: list[dict[str, Any]] = []
+        self._unscored = asyncio.Semaphore(UNSCORED)
+        self.progress = Progress()
+
+    async def collect(self, on_start: Callable[[Progress], None]) -> Progress:
+        run, progress = self._run, self.progress
+        async with Policy(run.settings) as self._policy:
+            progress.model = self._policy.model
+            if run.new_run and (folder := run.files.set_aside()):
+                progress.notes.append(f"what was there is now in {folder}")
+            agree(run.files.manifest, self._manifest())
+            async with Journal(run.files.rollouts) as self._journal, Journal(run.files.failures, unique=False) as self._failures:
+                progress.notes += [journal.repaired for journal in (self._journal, self._failures) if journal.repaired]
+                others = self._done_elsewhere()
+                self._attempts, terminal = self._failed_before()
+                progress.total = sum(repeats for _, repeats in self._plan.owed(run.files.shard, run.files.shards))
+                todo = self._todo(others, terminal)
+                on_start(progress)
+                async with Workers(run.workers, seconds=run.verify_seconds) as self._workers:
+                    await self._all(todo)
+        progress.seconds = time.monotonic() - progress.started
+        progress.notes += [f"the server does not take {key!r}: it was left out" for key in sorted(self._policy.dropped)]
+        return progress
+
+    def _manifest(self) -> dict[str, Any]:
+        run = self._run
+        verifiers = {
+            " ".join(filter(None, who)) or "all": {
+                "name": one.verifier.name,
+                "version": one.verifier.version,
+                "options": repr(one.verifier),
+            }
+            for who, one in self._scoring.items()
+        }
+        parameters = {"max_steps": run.max_steps, "extra_body": dict(run.settings.extra_body)}
+        wanted = self._plan.manifest()
+        return {
+            **wanted,
+            "parameters": {**wanted["parameters"], **parameters},
+            "model": self._policy.manifest(),
+            "verifiers": verifiers,
+            "gymdata": __version__,
+        }
+
+    def _done_elsewhere(self) -> Keys:
+        found = Keys()
+        for path in self._run.files.others():
+            for record in records(path):
+                if record.key:
+                    found.add(record.key)
+        return found
+
+    def _failed_before(self) -> tuple[Counter[Key], Keys]:
+        """How often each rollout has failed, here or in another shard, and which will fail again."""
+        attempts: Counter[Key] = Counter()
+        terminal = Keys()
+        for path in map(failures_of, [self._run.files.rollouts, *self._run.files.others()]):
+            with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+                for line in file:
+                    with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):  # another shard may be writing it
+                        failure = _decode_failure(line)
+                        attempts[failure.key] += 1
+                        if failure.kind in TERMINAL:
+                            terminal.add(failure.key)
+        return attempts, terminal
+
+    def _todo(self, others: Keys, terminal: Keys) -> Iterator[tuple[Task, int]]:
+        """The rollouts that are missing, those of a task one after the other. Counts in the progress those that are not made."""
+        files, progress = self._run.files, self.progress
+        missing: dict[int, list[int]] = {}
+        for index, repeats in self._plan.owed(files.shard, files.shards):
+            for rollout in range(repeats):
+                key = (index, rollout)
+                if key in self._journal.keys or key in others:
+                    progress.before += 1
+                elif key in terminal or self._attempts[key] >= self._run.max_attempts:
+                    progress.given_up += 1
+                else:
+                    missing.setdefault(index, []).append(rollout)
+        return (
+            (task, rollout)
+            for task in self._plan.tasks(files.shard, files.shards)
+            if task.index in missing
+            for rollout in missing.pop(task.index)
+        )
+
+    async def _all(self, todo: Iterator[tuple[Task, int]]) -> None:
+        """Make them; returns when all are made or the user has had enough. Raises the first error that is not one rollout's own."""
+        running: set[asyncio.Task[None]] = set()
+        idle = asyncio.Event()
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def finished(one: asyncio.Task[None]) -> None:
+            running.discard(one)
+            if not running:
+                idle.set()
+            if not one.cancelled() and (error := one.exception()) and not over.done():
+                over.set_exception(error)
+
+        async def dispatch() -> None:
+            for task, rollout in todo:
+                place = await self._policy.begin(int.from_bytes(task.key[8:], "big"))
+                one = asyncio.create_task(self._one(task, rollout, place))
+                idle.clear()
+                running.add(one)
+                one.add_done_callback(finished)
+
+        dispatcher = asyncio.create_task(dispatch())
+        waiting: list[asyncio.Task[Any]] = [dispatcher]
+        try:
+            with _signals(self.progress, dispatcher, over):
+                await asyncio.wait({dispatcher, over}, return_when=asyncio.FIRST_COMPLETED)
+                if dispatcher.done() and not dispatcher.cancelled():
+                    dispatcher.result()
+                waiting.append(all_done := asyncio.create_task(idle.wait()))
+                if not running:
+                    idle.set()
+                await asyncio.wait({all_done, over}, return_when=asyncio.FIRST_COMPLETED)
+            if over.done():
+                over.result()
+            await self._write_failures()
+        finally:
+            waiting += running
+            for one in waiting:
+                one.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def _one(self, task: Task, rollout: int, place: Trajectory) -> None:
+        """One rollout: asked for, scored, written."""
+        scoring, progress = self._scoring[task.who], self.progress
+        row = {key: msgspec.json.decode(value) for key, value in task.row.items()} | {"responses_create_params": task.params}
+        seed = self._plan.seed_of(task, rollout)
+        progress.in_flight += 1
+        try:
+            async with place:
+                try:
+                    said = await agent.run(place, row, task.params, scoring.make_tools, seed=seed, max_steps=self._run.max_steps)
+                except RequestFailed as error:
+                    said = error
+                await (
+                    self._unscored.acquire()
+                )  # with the place still held: a slow verifier slows the run, it does not fill the memory
+            try:
+                if isinstance(said, agent.Trajectory):
+                    await self._score(task, rollout, seed, row, scoring.verifier, said)
+                elif isinstance(said, Overflow):
+                    await self._fail(task, rollout, "context_overflow", said.kind, said.message)
+                else:
+                    await self._fail(
+                        task, rollout, "request_failed", said.kind, said.message, _ng_failure_http_status=said.status
+                    )
+            finally:
+                self._unscored.release()
+        finally:
+            progress.in_flight -= 1
+            progress.retries = self._policy.counts.retries
+            progress.output_tokens = self._policy.counts.output_tokens
+
+    async def _score(
+        self, task: Task, rollout: int, seed: int | None, row: dict[str, Any], verifier: Verifier, said: agent.Trajectory
+    ) -> None:
+        response = {**said.response, "model": self._policy.model}
+        if seed is not None:
+            response["metadata"] = {**(response["metadata"] or {}), "seed": str(seed)}
+        bare = [{key: value for key, value in item.items() if key not in TOKEN_IDS} for item in response["output"]]
+        verdict = await self._workers.verify(verifier, row, {**response, "output": bare})
+        if not isinstance(verdict, Verdict):
+            await self._fail(task, rollout, "verifier_failed", verdict.kind, verdict.message, response=response)
+            return
+        record = {
+            **task.row,
+            **verdict.extras,
+            "responses_create_params": task.params,
+            "response": response,
+            "reward": verdict.reward,
+            "stop_reason": said.stop_reason,
+            **_stamps(task, rollout),
+        }
+        if await self._journal.append(record):
+            self.progress.done += 1
+            self.progress.rewards += verdict.reward
+        self._failing = 0
+        await self._write_failures()
+
+    async def _fail(self, task: Task, rollout: int, failure: FailureClass, kind: str, message: str, **more: Any) -> None:
+        """Keep a failure, which is written with the next rollout that succeeds: a run in which all fail is not the rollouts' fault."""
+        key = (task.index, rollout)
+        self._attempts[key] += 1
+        self.progress.failed[f"{failure}: {kind}"] += 1
+        final = failure in TERMINAL or self._attempts[key] >= self._run.max_attempts
+        self.progress.final_failures += final
+        told = {"class": failure, "type": kind, "message": message[:2000], "terminal": final}
+        record = {**_stamps(task, rollout), "_ng_attempt_index": self._attempts[key] - 1}
+        record |= {f"_ng_failure_{name}": value for name, value in told.items()}
+        self._held.append(record | {name: value for name, value in more.items() if value is not None})
+        self._failing += failure not in TERMINAL
+        if self._failing >= BREAKER:
+            raise ExternalError(
+                f"{BREAKER} rollouts failed one after the other; the last: {failure}: {kind}: {message[:500]}",
+                "mend that, then run the same command again: what was finished is on the disk",
+            )
+
+    async def _write_failures(self) -> None:
+        held, self._held = self._held, []
+        await asyncio.gather(*(self._failures.append(record) for record in held))
+
+
+class _Failure(msgspec.Struct):
+    task: int = msgspec.field(name="_ng_task_index")
+    rollout: int = msgspec.field(name="_ng_rollout_index")
+    kind: str = msgspec.field(name="_ng_failure_class", default="")
+
+    @property
+    def key(self) -> Key:
+        return self.task, self.rollout
+
+
+_decode_failure = msgspec.json.Decoder(_Failure).decode
+
+
+def _stamps(task: Task, rollout: int) -> dict[str, Any]:
+    """The keys by which a rollout is known; the agent as the row names it, if it does."""
+    stamps: dict[str, Any] = {"_ng_task_index": task.index, "_ng_rollout_index": rollout}
+    if "agent_ref" in task.row:
+        stamps["agent_ref"] = task.row["agent_ref"]
+    elif task.who[0]:
+        stamps["agent_ref"] = {"type": "responses_api_agents", "name": task.who[0]}
+    return stamps
+
+
+@contextlib.contextmanager
+def _signals(progress: Progress, dispatcher: asyncio.Task[None], over: asyncio.Future[None]) -> Iterator[None]:
+    """Ctrl-C: nothing new is begun. Again, or SIGTERM: what is in flight is given up, at the servers, too."""
+
+    def drain() -> None:
+        if progress.interrupted:
+            abort()
+        progress.interrupted = True
+        dispatcher.cancel()
+
+    def abort() -> None:
+        progress.interrupted = True
+        if not over.done():
+            over.set_result(None)
+
+    loop = asyncio.get_running_loop()
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop.add_signal_handler(signal.SIGINT, drain)
+    loop.add_signal_handler(signal.SIGTERM, abort)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        loop.remove_signal_handler(signal.SIGTERM)

@@ -1,0 +1,284 @@
+"""`gymdata rollouts collect` and `merge` against a model server over real HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter, deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gymdata.cli.main import main
+from gymdata.environments.registry import load
+from gymdata.rows.schema import rollout_row
+from tests.servers.model import ModelServer
+
+pytest.importorskip("math_verify", reason="the extra `verifiers` is not installed")
+
+AGENT = next(one.name for one in load("math").instances if one.server_type == "responses_api_agents")
+
+
+@pytest.fixture
+def server():
+    with ModelServer() as running:
+        yield running
+
+
+def sums(path: Path, count: int) -> Path:
+    """Rows that ask for sums."""
+    rows = [
+        {"responses_create_params": {"input": f"What is {one} plus {one * 7 % 13}?"}, "expected_answer": str(one + one * 7 % 13)}
+        for one in range(count)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def collect(server: ModelServer, rows: Path, *more: str, env: str = "math") -> int:
+    output = ["--output", str(rows.with_name("r.jsonl"))] if "--output" not in more else []
+    return main(["rollouts", "collect", str(rows), "--env", env, "--model-url", server.url, "--workers", "1", *output, *more])
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def keys(path: Path) -> list[tuple[int, int]]:
+    return [(row["_ng_task_index"], row["_ng_rollout_index"]) for row in read(path)]
+
+
+def test_rollouts_are_rows_as_nemo_gym_has_them(server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert collect(server, sums(tmp_path / "sums.jsonl", 3), "--num-repeats", "2", "--temperature", "0.5") == 0
+    rows = read(tmp_path / "r.jsonl")
+    assert sorted(keys(tmp_path / "r.jsonl")) == [(task, rollout) for task in range(3) for rollout in range(2)]
+    for row in rows:
+        rollout_row().validate_python(row)
+        assert (
+            row["agent_ref"] == {"type": "responses_api_agents", "name": "math_with_judge_simple_agent"}
+            or row["agent_ref"]["name"]
+        )
+        assert row["reward"] == float(row["extracted_answer"] == row["expected_answer"])
+        assert row["responses_create_params"]["temperature"] == 0.5
+        assert row["response"]["output"][-1]["generation_token_ids"]
+        assert int(row["response"]["metadata"]["seed"]) in server.seeds()
+    assert len(server.seeds()) == 6
+    assert "6 of 6 rollouts, 6 of them now, from adder" in capsys.readouterr().out
+
+
+def test_a_finished_run_asks_for_nothing(server: ModelServer, tmp_path: Path):
+    rows = sums(tmp_path / "sums.jsonl", 3)
+    collect(server, rows)
+    content = (tmp_path / "r.jsonl").read_bytes()
+    assert collect(server, rows) == 0
+    assert len(server.requests) == 3 and (tmp_path / "r.jsonl").read_bytes() == content
+
+
+def test_a_run_asked_for_in_another_way_is_refused_or_set_aside(
+    server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    rows = sums(tmp_path / "sums.jsonl", 2)
+    collect(server, rows)
+    assert collect(server, rows, "--top-p", "0.9", "--num-repeats", "2") == 2
+    told = capsys.readouterr().err
+    assert "num_repeats: was 1, is 2" in told and "overrides.top_p: was not there, is 0.9" in told
+    assert collect(server, rows, "--top-p", "0.9", "--new-run") == 0
+    assert (tmp_path / "r.previous-1" / "r.jsonl").exists() and len(keys(tmp_path / "r.jsonl")) == 2
+
+
+def test_an_overflow_is_a_failure_that_is_not_tried_again(server: ModelServer, tmp_path: Path):
+    rows = sums(tmp_path / "sums.jsonl", 3)
+    server.script = deque(["overflow1"])
+    assert collect(server, rows) == 1
+    (failure,) = read(tmp_path / "r_failures.jsonl")
+    assert (failure["_ng_failure_class"], failure["_ng_failure_terminal"]) == ("context_overflow", True)
+    assert "reward" not in failure and len(keys(tmp_path / "r.jsonl")) == 2
+    assert collect(server, rows) == 1 and len(server.requests) == 3
+
+
+def test_a_failed_rollout_is_tried_again_by_the_next_run(server: ModelServer, tmp_path: Path):
+    rows = sums(tmp_path / "sums.jsonl", 3)
+    server.script = deque(["400 no"])
+    assert collect(server, rows) == 3
+    assert [row["_ng_failure_type"] for row in read(tmp_path / "r_failures.jsonl")] == ["bad_request"]
+    assert collect(server, rows) == 0
+    assert sorted(keys(tmp_path / "r.jsonl")) == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_after_some_attempts_a_rollout_is_given_up(server: ModelServer, tmp_path: Path):
+    rows = sums(tmp_path / "sums.jsonl", 1)
+    for code in (3, 1, 1):
+        server.script = deque(["400 no"])
+        assert collect(server, rows, "--max-attempts", "2") == code
+    assert [row["_ng_attempt_index"] for row in read(tmp_path / "r_failures.jsonl")] == [0, 1]
+
+
+def test_a_run_in_which_all_fail_stops_and_is_not_held_against_the_rollouts(
+    server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    rows = sums(tmp_path / "sums.jsonl", 200)
+    server.script = deque(["400 tools need a parser"] * 200)
+    assert collect(server, rows) == 3
+    assert "50 rollouts failed one after the other" in capsys.readouterr().err
+    assert len(server.requests) < 200 and not read(tmp_path / "r_failures.jsonl")
+    server.script.clear()
+    assert collect(server, rows) == 0 and len(keys(tmp_path / "r.jsonl")) == 200
+
+
+def test_a_wrong_key_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with ModelServer(key="canary") as server:
+        assert collect(server, sums(tmp_path / "sums.jsonl", 5)) == 2
+    error = capsys.readouterr().err
+    assert error.count("refuses us") == 1 and "Traceback" not in error
+
+
+def test_a_response_that_no_verifier_can_score_is_a_failure(server: ModelServer, tmp_path: Path):
+    path = tmp_path / "sums.jsonl"
+    path.write_text('{"responses_create_params": {"input": "1 and 2?"}}\n')
+    assert collect(server, path) == 3
+    (failure,) = read(tmp_path / "r_failures.jsonl")
+    assert (failure["_ng_failure_class"], "reward" in failure) == ("verifier_failed", False)
+    assert failure["response"]["output"]
+
+
+def test_an_environment_is_a_target_of_its_own(server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    server.answer = lambda body: "\\boxed{2842}"
+    assert main(["rollouts", "collect", "math", "--model-url", server.url, "--limit", "3", "--workers", "1"]) == 0
+    rows = read(tmp_path / "rollouts" / "math.jsonl")
+    assert sorted(row["reward"] for row in rows) == [0.0, 0.0, 1.0]
+
+
+def test_tools_keep_their_state_within_a_rollout(server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+
+    def answer(body: dict[str, Any]) -> Any:
+        said = [message for message in body["messages"] if message["role"] == "tool"]
+        if said:
+            return f"The counter said {said[-1]['content']}"
+        return {"content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "increment_counter", "arguments": '{"count": 1}'}},
+                                                {"id": "c2", "type": "function", "function": {"name": "get_counter_value", "arguments": "{}"}}]}  # fmt: skip
+
+    server.answer = answer
+    assert main(["rollouts", "collect", "session_state", "--model-url", server.url, "--limit", "4", "--workers", "1"]) == 0
+    for row in read(tmp_path / "rollouts" / "session_state.jsonl"):
+        assert f'{{"count":{row["initial_count"] + 1}}}' in row["response"]["output"][-1]["content"][0]["text"]
+        rollout_row().validate_python(row)
+
+
+def test_shards_together_make_the_run(server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    rows = sums(tmp_path / "sums.jsonl", 20)
+    for shard in range(3):
+        assert collect(server, rows, "--num-repeats", "2", "--shard", f"{shard}/3") == 0
+    assert collect(server, rows, "--num-repeats", "2", "--shard", "0/2") == 0
+    assert len(server.requests) == 40
+    assert main(["rollouts", "merge", str(tmp_path / "r.jsonl")]) == 0
+    assert "40 of 40 (100.0%) rollouts of 20 of 20 tasks" in capsys.readouterr().out
+    assert keys(tmp_path / "r.jsonl") == [(task, rollout) for task in range(20) for rollout in range(2)]
+    lines = {line for path in tmp_path.glob("r-shard-*.jsonl") for line in path.read_bytes().splitlines()}
+    assert {*(tmp_path / "r.jsonl").read_bytes().splitlines()} == lines
+
+
+def test_a_merge_says_what_is_missing_and_why(server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    rows = sums(tmp_path / "sums.jsonl", 6)
+    server.script = deque(["overflow1"])
+    collect(server, rows, "--shard", "0/2")
+    capsys.readouterr()
+    main(["rollouts", "merge", str(tmp_path / "r.jsonl"), "--format", "json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["expected_rollouts"] == 6 and told["missing"] == 6 - told["rollouts"]
+    assert told["failed"] == {"context_overflow: prompt_too_long": 1}
+
+
+def test_memory_holds_what_is_in_flight_only(server: ModelServer, tmp_path: Path):
+    server.delay = 0.01
+    assert collect(server, sums(tmp_path / "sums.jsonl", 100), "--concurrency", "5") == 0
+    assert server.most_in_flight <= 5
+
+
+def start(server: ModelServer, rows: Path, *more: str) -> subprocess.Popen[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "gymdata.cli.main",
+        "rollouts",
+        "collect",
+        str(rows),
+        "--env",
+        "math",
+        "--model-url",
+        server.url,
+    ]
+    command += ["--output", str(rows.with_name("r.jsonl")), "--workers", "1", *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(server: ModelServer, requests: int) -> None:
+    """Until the server has been asked so often."""
+    pause = threading.Event()
+    while len(server.requests) < requests:
+        pause.wait(0.02)
+
+
+def test_ctrl_c_finishes_what_is_in_flight(server: ModelServer, tmp_path: Path):
+    server.delay = 0.5
+    rows = sums(tmp_path / "sums.jsonl", 100)
+    run = start(server, rows, "--concurrency", "10")
+    wait_for(server, 10)
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 130 and "the same command goes on" in err and "Traceback" not in err
+    assert len(keys(tmp_path / "r.jsonl")) == len(server.requests) and server.aborted == 0
+    server.delay = 0
+    assert collect(server, rows) == 0
+    assert Counter(keys(tmp_path / "r.jsonl")) == {(task, 0): 1 for task in range(100)}
+
+
+def test_a_second_ctrl_c_gives_up_what_is_in_flight(server: ModelServer, tmp_path: Path):
+    server.delay = 3600
+    run = start(server, sums(tmp_path / "sums.jsonl", 100), "--concurrency", "10")
+    wait_for(server, 10)
+    os.kill(run.pid, signal.SIGINT)
+    threading.Event().wait(0.2)
+    os.kill(run.pid, signal.SIGINT)
+    run.communicate(timeout=60)
+    assert run.returncode == 130
+    while server.aborted < 10:
+        threading.Event().wait(0.02)
+
+
+def test_nothing_a_second_process_may_write_to(server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    server.delay = 3600
+    rows = sums(tmp_path / "sums.jsonl", 2)
+    run = start(server, rows)
+    wait_for(server, 1)
+    assert collect(server, rows) == 2
+    assert "another run is writing to it" in capsys.readouterr().err
+    run.terminate()
+    run.communicate(timeout=60)
+    assert run.returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere.jsonl"], "no such file"),
+        (["math", "--shard", "2/2"], "counted from 0"),
+        (["math", "--num-repeats", "0"], "asks for nothing"),
+        (["math", "--output", "x"], "must end in .jsonl"),
+        (["math", "--param", "x=y"], "no JSON"),
+        (["math", "--model-url", "http://127.0.0.1:9/v1", "--wait", "0.1"], "no model server answers"),
+    ],
+)
+def test_a_wrong_call_is_told(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["rollouts", "collect", *arguments]) in (2, 3)
+    assert said in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]
