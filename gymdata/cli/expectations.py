@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gymdata.errors import UsageError
 
@@ -128,8 +128,9 @@ def _page(outcomes: Sequence[Outcome]) -> str:
 def _draft(args: argparse.Namespace, directory: Path, environments: Sequence[Environment]) -> int:
     from gymdata.atomic import write_bytes
     from gymdata.environments.registry import own_folder
+    from gymdata.statistics.draft import draft
     from gymdata.statistics.prepared import read_splits
-    from gymdata.statistics.suites import SUFFIX, draft
+    from gymdata.statistics.suites import SUFFIX, expected
 
     if len(environments) != 1:
         names = ", ".join(environment.name for environment in environments)
@@ -145,23 +146,13 @@ def _draft(args: argparse.Namespace, directory: Path, environments: Sequence[Env
         print(text, end="")
         return 0
     for entry in suite["expectations"]:
-        limits = ", ".join(f"{key} {_limit(value)}" for key, value in entry["kwargs"].items() if key != "column")
-        print(
-            f"{entry['meta']['name']} ({entry['severity']}): {entry['description']}\n  {entry['kwargs']['column']}: {limits or 'unique'}\n  {entry['notes']}"
-        )
+        kwargs, mostly = entry["kwargs"], entry["kwargs"].get("mostly")
+        share = f" (in at least {mostly:.0%} of the rows)" if mostly else ""
+        print(f"{entry['meta']['name']} ({entry['severity']}): {entry['description']}")
+        print(f"  {kwargs['column']}: {expected(entry['type'], kwargs)}{share}\n  {entry['notes']}")
     where = own_folder() / f"{environment.name}{SUFFIX}"
     print(f"wrote {args.output}" if args.output else f"keep it with --output {where}, where `run` finds it", file=sys.stderr)
     return 0
-
-
-def _limit(value: Any) -> str:
-    return (
-        f"${value['$PARAMETER']}"
-        if isinstance(value, dict)
-        else ", ".join(map(str, value))
-        if isinstance(value, list)
-        else str(value)
-    )
 
 
 def _parameters(words: Sequence[str]) -> dict[str, float]:

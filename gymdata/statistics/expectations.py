@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gymdata.errors import ConfigError, UsageError
 from gymdata.statistics.data_docs import make_readable
 from gymdata.statistics.prepared import NONE, Split, read_splits
-from gymdata.statistics.suites import find_suite, read_suite
+from gymdata.statistics.suites import expected, find_suite, read_suite, span, value_text
 
 if TYPE_CHECKING:
     import polars
@@ -252,13 +252,13 @@ def _exception(info: Mapping[str, Any]) -> str:
 
 def _sentence(kind: str, kwargs: Mapping[str, Any], seen: Mapping[str, Any], success: bool, facts: polars.DataFrame) -> str:
     """About rows."""
-    column, expected = kwargs.get("column"), _expected(kind, kwargs)
+    column = kwargs.get("column")
     total, bad = seen.get("element_count") or 0, seen.get("unexpected_count") or 0
     if not bad and (seen.get("missing_count") == total or kind == "expect_column_values_to_be_null"):
         return f"no row has {column}" if total else "there are no rows"
     if not bad:
         found = facts[column] if column in facts.columns and facts[column].dtype.is_numeric() else None
-        return f"all {total:,} rows" + (f": {_span(found.min(), found.max())}" if found is not None else "")
+        return f"all {total:,} rows" + (f": {span(found.min(), found.max())}" if found is not None else "")
     few = f"{bad:,} of {total:,} rows"
     if kind == "expect_column_values_to_be_unique":
         text = f"{few} share their {column} with another row"
@@ -266,9 +266,9 @@ def _sentence(kind: str, kwargs: Mapping[str, Any], seen: Mapping[str, Any], suc
         text = f"{few} have no {column}"
     else:
         values = seen.get("unexpected_list") or [] if column else []
-        words = list(dict.fromkeys(map(_value, values)))
+        words = list(dict.fromkeys(map(value_text, values)))
         if len(words) > SHOWN and all(isinstance(value, int | float) for value in values):
-            words = [_span(min(values), max(values))]
+            words = [span(min(values), max(values))]
         more = f" and {len(words) - SHOWN:,} other values" if len(words) > SHOWN else ""
         found = f"{', '.join(words[:SHOWN])}{more}"
         if kind == "expect_column_values_to_be_null":
@@ -276,7 +276,7 @@ def _sentence(kind: str, kwargs: Mapping[str, Any], seen: Mapping[str, Any], suc
         elif column == "answer":  # its values are sentences
             text = f"{few}: {found}"
         else:
-            text = few + (f": {column} is {found}" if words else "") + ("" if success else f"; expected {expected}")
+            text = few + (f": {column} is {found}" if words else "") + ("" if success else f"; expected {expected(kind, kwargs)}")
     mostly = kwargs.get("mostly") or 1
     return text + (f" (up to {100 * (1 - mostly):.3g} % may)" if mostly < 1 else "")
 
@@ -286,33 +286,11 @@ def _number_sentence(column: str, kind: str, kwargs: Mapping[str, Any], observed
     if observed is None:
         return "nothing to compare with: there were no rows before" if column == "rows_kept" else f"there is no {column}"
     measure = kind.removeprefix("expect_column_values").removeprefix("expect_").split("_to_")[0].replace("_", " ").strip()
-    text = f"{' of '.join(filter(None, (measure, column)))} is {_value(observed)}"
+    text = f"{' of '.join(filter(None, (measure, column)))} is {value_text(observed)}"
     if column == "rows_kept":
         text += f" ({tables.statistics['rows']:,.0f} rows, {tables.statistics['rows_before']:,.0f} before)"
-    return text + ("" if success else f"; expected {_expected(kind, kwargs)}")
+    return text + ("" if success else f"; expected {expected(kind, kwargs)}")
 
 
 SHOWN = 3
 """Values that a sentence names."""
-
-
-def _expected(kind: str, kwargs: Mapping[str, Any]) -> str:
-    low, high, values = kwargs.get("min_value"), kwargs.get("max_value"), kwargs.get("value_set")
-    if low is not None and high is not None:
-        return _span(low, high)
-    if low is not None or high is not None:
-        return f"at least {_value(low)}" if high is None else f"at most {_value(high)}"
-    if values:
-        return ("none of " if "not" in kind else "") + ", ".join(map(_value, values))
-    given = ", ".join(f"{key} {_value(value)}" for key, value in kwargs.items() if key not in ("column", "batch_id", "mostly"))
-    return kind.removeprefix("expect_").replace("_", " ") + (f" ({given})" if given else "")
-
-
-def _span(low: Any, high: Any) -> str:
-    return _value(low) if low == high else f"{_value(low)} to {_value(high)}"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:,.6g}" if value % 1 else f"{value:,.0f}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -66,7 +66,12 @@ def read_splits(
     for output in manifest.outputs:
         if output.path.endswith(FACTS):
             name = output.path.removesuffix(FACTS)
-            facts = pl.read_parquet(directory / output.path).filter(pl.col("file").is_in(files))
+            facts = pl.read_parquet(directory / output.path)
+            if "findings" not in facts.columns:
+                raise UsageError(
+                    f"{directory} was written by an older gymdata", f"delete it, and run `gymdata prepare {environment.name}`"
+                )
+            facts = facts.filter(pl.col("file").is_in(files))
             facts = facts.with_columns(pl.col("tools").fill_null(0), pl.lit(name).alias("split"))
             if answers:
                 found = dict(read_answers(directory / f"{name}.jsonl", environment, unreadable.get(name, {})))

@@ -17,6 +17,9 @@ from tests.servers.hub import Hub
 pytest.importorskip("great_expectations", reason="the extra `expectations` is not installed")
 
 
+TOOL = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {}}, "strict": None}
+
+
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory of its own, with an environment `own` whose rows are those of math."""
@@ -110,6 +113,7 @@ def test_a_draft_holds_for_what_it_was_made_from_and_not_for_what_has_shifted(ca
 
 def test_a_draft_of_imperfect_data_leaves_room_for_its_faults(capsys: pytest.CaptureFixture[str]) -> None:
     def fault(row: dict[str, Any]) -> None:
+        row["responses_create_params"]["tools"] = [] if row["expected_answer"] == "6" else [TOOL]
         if row["expected_answer"] in ("360", "23"):
             row["expected_answer"] = ""
             row["responses_create_params"]["input"] = "Again?"
@@ -123,6 +127,8 @@ def test_a_draft_of_imperfect_data_leaves_room_for_its_faults(capsys: pytest.Cap
     assert mostly["unique_rows"] is None
     assert 0 < mostly["unique_prompts"] < 1
     assert 0 < mostly["answer_readable"] < 1
+    assert 0 < mostly["tools"] < 1
+    assert mostly["turns"] is None
     Path("environments/own.expectations.json").write_text(json.dumps(suite))
     assert main(["expectations", "run", "own"]) == 0
 
