@@ -77,6 +77,8 @@ class Rollouts:
     """Why the response is incomplete."""
     components: dict[str, Column] = field(default_factory=dict)
     """`reward_components`."""
+    details: dict[str, Column] = field(default_factory=dict)
+    """The numbers one level deeper in `response.usage`: cached and reasoning tokens."""
     performance: dict[int, dict[str, Any]] = field(default_factory=dict)
     """`ng_perf` of the rollouts that have one."""
     has_answers: bool = False
@@ -95,7 +97,8 @@ class Rollouts:
         before, rows = len(self), len(self) + len(other)
         for name in ("tasks", "indices", "runs", "rewards", "masked", "answers", "turns", "calls", "truncated"):
             getattr(self, name).extend(getattr(other, name))
-        for mine, theirs in ((self.fields, other.fields), (self.components, other.components)):
+        for name in ("fields", "components", "details"):
+            mine, theirs = getattr(self, name), getattr(other, name)
             for key, column in theirs.items():
                 own = mine.setdefault(key, Column())
                 own.pad(before)
@@ -184,7 +187,7 @@ def _read_range(part: ByteRange, answer_key: str, sampled: bool) -> Rollouts:
     except DamagedFile as error:
         message = f"the compressed file is damaged after line {rollouts.lines}: {error}"
         rollouts.findings.append(Finding("GD100", "$", message, "fetch or compress it again", line=rollouts.lines + 1))
-    for column in (*rollouts.fields.values(), *rollouts.components.values()):
+    for column in (*rollouts.fields.values(), *rollouts.components.values(), *rollouts.details.values()):
         column.pad(len(rollouts))
     return rollouts
 
@@ -257,6 +260,10 @@ def _add_numbers(rollouts: Rollouts, row: Mapping[str, msgspec.Raw], numbers: Ma
     number = len(rollouts)
     for key, value in metrics.items():
         _append(rollouts.fields, key, value, number)
+    for detail in (detail for detail in usage.values() if isinstance(detail, dict)):
+        for key, value in detail.items():
+            if isinstance(value, int | float):
+                _append(rollouts.details, key, value, number)
     info = counted | {key: value for key, value in numbers.items() if key != "reward"}
     info = {key: int(value) if isinstance(value, bool) else value for key, value in info.items()}
     if "reward" in row and "reward" not in counted:

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from gymdata.rollouts.estimators import CONFIDENCE, MAX_VOTES, best_of_k, bootstrap, majority_at_k, pass_at_k, pass_hat_k, wilson
-from gymdata.rollouts.facts import Rollouts
+from gymdata.rollouts.facts import Column, Rollouts
 from gymdata.rollouts.gym_profile import Group
 from gymdata.statistics.statistics import Distribution, distribution
 
@@ -208,7 +208,7 @@ def environment_statistics(
     shares = (None,) * 3 if not repeated else (part / len(repeated) for part in (right, len(repeated) - right - wrong, wrong))
     answered = [row for row in rows if rollouts.turns[row] >= 0]
     reasons = Counter(reason for row in rows if (reason := rollouts.truncated[row]) is not None)
-    used = [key for key in rollouts.fields if key.endswith("_tokens")]
+    used = {key: column for key, column in (rollouts.details | rollouts.fields).items() if key.endswith("_tokens")}
     return EnvironmentStatistics(
         tasks=len(tasks),
         rollouts=len(rows),
@@ -226,12 +226,12 @@ def environment_statistics(
         **dict(zip(("all_right", "mixed", "all_wrong"), shares, strict=True)),
         reward_std_within_tasks=_mean([value for task in repeated if (value := _deviation(task.rewards)) is not None]),
         components={
-            key: distribution(array("d", (column.values[row] for row in rows if column.kinds[row])))
+            key: distribution(numbers)
             for key, column in sorted(rollouts.components.items())
-            if any(column.kinds[row] for row in rows)
+            if (numbers := array("d", _present(column, rows)))
         },
         component_mismatches=_mismatches(rollouts, rows),
-        tokens={key: distribution(numbers) for key in used if (numbers := array("d", _field(rollouts, key, rows)))},
+        tokens={key: distribution(numbers) for key in sorted(used) if (numbers := array("d", _present(used[key], rows)))},
         turns=distribution(array("l", (rollouts.turns[row] for row in answered))),
         tool_calls=distribution(array("l", (rollouts.calls[row] for row in answered))),
         truncated=reasons.total(),
@@ -254,8 +254,11 @@ def _mismatches(rollouts: Rollouts, rows: Iterable[int]) -> int:
 
 
 def _field(rollouts: Rollouts, key: str, rows: Sequence[int]) -> list[float]:
-    column = rollouts.fields.get(key)
-    return [column.values[row] for row in rows if column.kinds[row]] if column else []
+    return _present(rollouts.fields[key], rows) if key in rollouts.fields else []
+
+
+def _present(column: Column, rows: Sequence[int]) -> list[float]:
+    return [column.values[row] for row in rows if column.kinds[row]]
 
 
 def _mean(values: Sequence[float]) -> float | None:

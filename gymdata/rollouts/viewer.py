@@ -170,7 +170,8 @@ class Renderer:
     def _verdict(self, row: Mapping[str, Any]) -> str:
         """The reward and every other key of the row: what the verifier was given and what it found."""
         keys = [key for key in _WHY_FIRST if key in row]
-        keys += [key for key in row if key not in keys and key not in _NOT_WHY and not key.startswith("_")]
+        keys += [key for key in row if key not in keys and key not in _NOT_WHY]
+        keys = [key for key in keys if not key.startswith("_") or key.startswith("_ng_failure")]
         lines = [self._reward(row)]
         for key in keys:
             value = row[key] if isinstance(row[key], str) else json.dumps(row[key], ensure_ascii=False)

@@ -131,13 +131,13 @@ def test_truncation_turns_tools_and_tokens(tmp_path: Path) -> None:
         "output": [own],
         "status": "incomplete",
         "incomplete_details": {"reason": "max_output_tokens"},
-        "usage": {"output_tokens": 40},
+        "usage": {"output_tokens": 40, "output_tokens_details": {"reasoning_tokens": 30}},
     }
     rows = [rollout(0, index, 1.0, response=response) for index, response in enumerate(({"output": output}, cut, None))]
     overall = measured(tmp_path, rows).statistics.overall
     assert (overall.turns.count, overall.turns.max, overall.turns.min, overall.tool_calls.max) == (2, 3, 1, 2)
     assert (overall.truncated, overall.truncation_rate, overall.truncation_reasons) == (1, 0.5, {"max_output_tokens": 1})
-    assert overall.tokens["output_tokens"].mean == 40
+    assert (overall.tokens["output_tokens"].mean, overall.tokens["reasoning_tokens"].mean) == (40, 30)
 
 
 def test_components_of_a_reward_and_whether_they_add_up(tmp_path: Path) -> None:

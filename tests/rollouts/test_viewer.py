@@ -70,6 +70,12 @@ def test_what_a_model_wrote_cannot_steer_the_terminal() -> None:
     assert "\\x1b[2J" in text
 
 
+def test_a_failure_says_what_failed() -> None:
+    failure = {key: value for key, value in ROW.items() if key not in ("response", "reward")}
+    text = shown(failure | {"_ng_failure_class": "agent_request_failed", "_ng_failure_message": "no reply"})
+    assert "no reward" in text and "no response" in text and "agent_request_failed" in text and "no reply" in text
+
+
 def test_colours_are_codes_around_the_same_text() -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", shown(ROW, color=True)) == shown(ROW)
 
