@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             directory = args.output_dir or Path("data", environment.name)
         dataset = load_dataset(directory, environment, tuple(args.split or ()), args.license)
+        _say("judging and measuring the rows, looking for credentials")
         _refuse(list(objections(dataset, args.accept_secrets, default_jobs())))
         return _publish(args, dataset, target, credentials(environment))
 
@@ -92,6 +93,7 @@ def _publish(args: argparse.Namespace, dataset: Dataset, target: Target, credent
 
     again = False
     while True:
+        _say(f"comparing with what {target.repo_id} holds")
         with planned(dataset, target, credentials) as plan:
             if again:
                 print(to_text(plan.diff), file=sys.stderr)

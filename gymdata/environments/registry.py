@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gymdata.environments.compose import find
 from gymdata.environments.config import load_config
-from gymdata.environments.model import Environment
+from gymdata.environments.model import Environment, RowField
 from gymdata.environments.problems import did_you_mean
 from gymdata.errors import UsageError
 
@@ -35,6 +35,27 @@ def own_names() -> list[str]:
 def names() -> list[str]:
     """All environments that `load` knows by name, sorted."""
     return sorted({*builtin_names(), *own_names()})
+
+
+def required_fields(environment: Environment) -> dict[str, tuple[RowField, ...]]:
+    """What the verifier of a row cannot do without, by the server instance that the row's stamp names.
+
+    An environment that says nothing of its fields has those of the built-in ones with the same resources servers.
+    """
+    implementations = {one.name: one.implementation for one in environment.instances if one.server_type == "resources_servers"}
+    known: dict[str, tuple[RowField, ...]] = {}
+    if not environment.fields:
+        for name in builtin_names():
+            builtin = load_config([BUILTIN / name / "config.yaml"], name=name, env_yaml=None, locate=_bundled, builtin=True)
+            for one in builtin.instances:
+                if one.server_type == "resources_servers":
+                    known[one.implementation] = builtin.required_fields
+    found = {}
+    for one in environment.instances:
+        served = [name for kind, name in one.references.values() if kind == "resources_servers"] or [one.name]
+        implementation = implementations.get(served[0], "")
+        found[one.name] = environment.required_fields if environment.fields else known.get(implementation, ())
+    return found
 
 
 def fixtures() -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from gymdata.environments import licenses
-from gymdata.environments.model import Environment
+from gymdata.environments.model import Environment, RowField
+from gymdata.environments.registry import required_fields
 from gymdata.manifest import InputFile, Manifest, is_intact, sha256
 from gymdata.publish.dataset import Dataset, Split
 from gymdata.rows.columns import Columns
@@ -137,18 +138,26 @@ def _license(dataset: Dataset) -> Iterator[Objection]:
 def _verifier_fields(split: Split, environment: Environment) -> Iterator[Objection]:
     """At most one finding per field, with the first line that lacks it."""
     missing: dict[str, tuple[int, int]] = {}
-    fields = environment.required_fields
+    by_server = required_fields(environment)
     number = 0
-    for chunk in chunks(ByteRange(split.path, 0, split.path.stat().st_size)) if fields else ():
+    anything = environment.required_fields or any(by_server.values())
+    for chunk in chunks(ByteRange(split.path, 0, split.path.stat().st_size)) if anything else ():
         for line in [b""] if isinstance(chunk, int) else chunk.split(b"\n"):
             number += 1
             if not line.strip():
                 continue
             row = msgspec.json.decode(line)
-            for field in fields:
+            for field in _fields_of(row, environment, by_server):
                 if not field.locate(row)[0]:
                     first, count = missing.get(field.path, (number, 0))
                     missing[field.path] = (first, count + 1)
     for name, (first, count) in missing.items():
         hint = f"the verifier of {environment.name} cannot score a row without it"
         yield Objection(split.path.name, Finding("GD705", f"$.{name}", f"{count:,} rows lack {name!r}", hint, first))
+
+
+def _fields_of(row: Any, environment: Environment, by_server: Mapping[str, tuple[RowField, ...]]) -> tuple[RowField, ...]:
+    """The fields that a row needs, by its stamp; without one those that the environment names."""
+    reference = row.get("agent_ref")
+    name = reference.get("name") if isinstance(reference, dict) else row.get("task_source")
+    return by_server.get(name, environment.required_fields) if isinstance(name, str) else environment.required_fields

@@ -67,7 +67,7 @@ def verify(
         return Verified(rows)
 
 
-def _file_by_file(loaded: Any) -> Iterator[Mapping[str, Any]]:
+def _file_by_file(loaded: Any) -> Iterator[Any]:
     """The rows of a dataset, one of its files mapped into memory after the other: together they are as large as the dataset."""
     from datasets import Dataset
 

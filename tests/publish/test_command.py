@@ -198,6 +198,14 @@ def test_the_bad_rows_of_an_input_are_shown(hub: Hub, tmp_path: Path) -> None:
     assert not hub.requests
 
 
+def test_the_fields_of_a_verifier_are_known_by_its_name(hub: Hub, tmp_path: Path) -> None:
+    """Also where the configuration, as NeMo Gym has it, says nothing of them."""
+    (tmp_path / "mine.jsonl").write_bytes(row("a") + b'\n{"responses_create_params": {"input": "b"}, "question": "b"}\n')
+    (tmp_path / "c.yaml").write_text(CONFIG.replace("rules: {entrypoint", "math_with_judge: {entrypoint"))
+    done = gymdata("publish", "--input", "mine.jsonl", "--config", "c.yaml", "--repo-id", REPO, "--license", "MIT", cwd=tmp_path)
+    assert done.returncode == 1 and "train.jsonl:2: GD705 $.expected_answer 1 rows lack 'expected_answer'" in done.stderr
+
+
 @pytest.mark.parametrize("answer", ["y", "n", "--yes"])
 def test_a_repository_that_changes_meanwhile_is_shown_and_asked_about(hub: Hub, prepare: Prepare, answer: str) -> None:
     hub.add_repo(REPO, {"train.jsonl": row("a") + b"\n"})
