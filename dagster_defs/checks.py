@@ -1,7 +1,7 @@
 """The bridge from Great Expectations: each expectation of an environment's suite is a check of an asset. None of them blocks."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -27,7 +27,7 @@ def check_name(expectation: str) -> str:
 
 def specs() -> list[dg.AssetCheckSpec]:
     """A check for each expectation of any environment's suite."""
-    found: dict[tuple[str, str], str] = {}
+    found: dict[tuple[str, str], dict[str, list[str]]] = {}
     for name in registry.names():
         try:
             suite = find_suite(registry.load(name))
@@ -35,13 +35,25 @@ def specs() -> list[dg.AssetCheckSpec]:
         except GymdataError:
             continue  # its assets say what is wrong when they are run; the others shall be there meanwhile
         for entry in entries:
-            found.setdefault((ASSETS[entry["meta"]["table"]], check_name(entry["meta"]["name"])), entry.get("description", ""))
+            told = found.setdefault((ASSETS[entry["meta"]["table"]], check_name(entry["meta"]["name"])), {})
+            told.setdefault(entry.get("description", ""), []).append(name)
     return [
         dg.AssetCheckSpec(
-            name, asset=asset, description=description, partitions_def=environments, automation_condition=WHEN_MADE_AGAIN
+            name,
+            asset=asset,
+            description=_description(told),
+            partitions_def=environments,
+            automation_condition=WHEN_MADE_AGAIN,
         )
-        for (asset, name), description in found.items()
+        for (asset, name), told in found.items()
     ]
+
+
+def _description(told: Mapping[str, Sequence[str]]) -> str:
+    """What is expected; by environment, if they expect different things."""
+    if len(told) == 1:
+        return next(iter(told))
+    return "\n".join(f"- {', '.join(names)}: {text}" for text, names in told.items())
 
 
 @dg.multi_asset_check(specs=specs(), can_subset=True)

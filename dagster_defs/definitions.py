@@ -7,9 +7,27 @@ import dagster as dg
 from dagster_defs import automation, checks
 from dagster_defs.assets import products, publishing, sources
 from dagster_defs.resources import Hub, preparation
+from gymdata.errors import UsageError
 
-EXECUTORS = {"in_process": dg.in_process_executor, "multiprocess": dg.multiprocess_executor}
-"""A process for each step costs seconds, which pay only for large datasets; another machine's executor is added here."""
+EXECUTOR = "GYMDATA_EXECUTOR"
+
+
+def executor() -> dg.ExecutorDefinition:
+    """Where steps run, by GYMDATA_EXECUTOR: in_process (a process for each costs seconds), multiprocess, ray, or k8s."""
+    name = os.environ.get(EXECUTOR) or "in_process"
+    if name == "ray":
+        from dagster_ray import ray_executor  # pyright: ignore[reportMissingImports]  # an extra
+
+        return ray_executor
+    if name == "k8s":
+        from dagster_k8s import k8s_job_executor  # pyright: ignore[reportMissingImports]
+
+        return k8s_job_executor
+    known = {"in_process": dg.in_process_executor, "multiprocess": dg.multiprocess_executor}
+    if name not in known:
+        raise UsageError(f"{EXECUTOR} is {name!r}", "it is in_process, multiprocess, ray or k8s")
+    return known[name]
+
 
 automatic = [
     sources.source_files,
@@ -39,5 +57,5 @@ defs = dg.Definitions(
     schedules=[automation.every_day],
     sensors=[automation.edited_files, automation.new_revisions],
     resources={"preparation": preparation, "hub": Hub()},
-    executor=EXECUTORS[os.environ.get("GYMDATA_EXECUTOR", "in_process")],
+    executor=executor(),
 )
