@@ -68,7 +68,7 @@ class Facts:
     """What the card says; everything in it is determined by the rows and the configuration, so equal rows make an equal card."""
 
     repo_id: str
-    environment: str
+    environments: tuple[str, ...]
     description: str
     splits: tuple[SplitFacts, ...]
     columns: Mapping[str, Kind]
@@ -184,7 +184,7 @@ def _body(facts: Facts, named: Mapping[str, str]) -> str:
     first = facts.splits[0]
     parts = [f"{facts.description.strip()}\n"] if facts.description.strip() else []
     parts.append(
-        f"Rows of the reinforcement-learning environment `{facts.environment}`, in NeMo Gym's format: each row is one task,"
+        f"Rows for reinforcement learning, environment {', '.join(map(_code, facts.environments))}, in NeMo Gym's format: each is one task,"
         " with the request for the model in `responses_create_params` and, beside it, what the verifier needs.\n"
     )
     table = ["| split | rows | JSONL (canonical) | Parquet |", "|---|---:|---|---|"]

@@ -157,7 +157,7 @@ def _verifier_fields(split: Split, environment: Environment) -> Iterator[Objecti
 
 
 def _fields_of(row: Any, environment: Environment, by_server: Mapping[str, tuple[RowField, ...]]) -> tuple[RowField, ...]:
-    """The fields that a row needs, by its stamp; without one those that the environment names."""
+    """The fields that a row needs, by its stamp, which may be of another environment; without one those that this one names."""
     reference = row.get("agent_ref")
     name = reference.get("name") if isinstance(reference, dict) else row.get("task_source")
-    return by_server.get(name, environment.required_fields) if isinstance(name, str) else environment.required_fields
+    return by_server.get(name, ()) if isinstance(name, str) and by_server else environment.required_fields

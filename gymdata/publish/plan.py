@@ -247,7 +247,7 @@ def _facts(dataset: Dataset, target: Target, splits: list[SplitFacts], kinds: di
         example = stream.readline()
     return Facts(
         target.repo_id,
-        dataset.environment.name,
+        dataset.manifest.environments,
         dataset.environment.description,
         tuple(splits),
         kinds,

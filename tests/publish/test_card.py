@@ -19,7 +19,7 @@ def facts(example: bytes = b'{"a": 1}', rows: int = 3, description: str = "Sums.
     origin = Origin("1.0", "f" * 64, (("a.jsonl", "1" * 64),), (license,))
     split = SplitFacts("train", rows, "train.jsonl", ("data/train-00000-of-00001.parquet",), "0" * 64, origin=origin)
     columns: dict[str, Kind] = {"responses_create_params": "json", "answer": "string"}
-    return Facts("acme/sums", "math", description, (split,), columns, example)
+    return Facts("acme/sums", ("math",), description, (split,), columns, example)
 
 
 def test_the_same_facts_make_the_same_card_also_over_itself() -> None:

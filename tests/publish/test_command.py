@@ -256,6 +256,24 @@ def test_a_run_killed_at_any_request_leaves_nothing_or_all_and_the_next_complete
     assert left[0] == 0
 
 
+def test_environments_prepared_together_are_published_together(hub: Hub, tmp_path: Path) -> None:
+    assert gymdata("prepare", "math", "mcqa", "--output-dir", "both", cwd=tmp_path).returncode == 0
+    done = gymdata("publish", "math", "--output-dir", "both", "--repo-id", REPO, "--no-verify", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "environment `math`, `mcqa`" in hub.read(REPO, "README.md").decode()
+
+
+@pytest.mark.parametrize(("typed", "deleted"), [("Sums", True), ("sums", False), ("", False)])
+def test_a_deletion_is_confirmed_by_typing_the_name(hub: Hub, monkeypatch, typed: str, deleted: bool) -> None:
+    gitlab = GitLab("glpat-canary7QpCanary7QpCan")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", gitlab.uri)
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", gitlab.token)
+    gitlab.models["Sums"] = {"0.1.0": {"train.jsonl": b"{}"}}
+    code, said = on_a_terminal("registry", "delete", "--name", "Sums", type_after=("Type its name:", f"{typed}\n"))
+    gitlab.close()
+    assert (code, "Sums" not in gitlab.models) == ((0, True) if deleted else (2, False)), said
+
+
 def kill_at(nth: int, hub: Hub, child: subprocess.Popen, line: str) -> None:
     if len(hub.requests) == nth - 1:
         child.kill()
