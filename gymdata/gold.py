@@ -49,7 +49,7 @@ class GoldCheck:
                 "path": gold.path,
                 "doubt": gold.doubt,
                 "reason": right.extras.get("reason", ""),
-                "none": not (gold.right or gold.wrong),
+                "none": gold.right is None,
             }
             | ({"accepted": _shown(accepted)} if accepted else {}),
         )
@@ -68,55 +68,61 @@ class Checked:
     findings: list[Finding]
 
 
+@dataclass(frozen=True, slots=True)
+class GoldFile:
+    """A file to check, the environments of its rows, and the lines (1-based) to leave out.
+
+    `instance` is the agent, or the declarer of the file, of rows that name none.
+    """
+
+    path: Path
+    environments: Sequence[Environment]
+    instance: str = ""
+    skip: Collection[int] = ()
+
+
 def check_gold(
-    path: Path,
-    environments: Sequence[Environment],
-    *,
-    instance: str = "",
-    skip: Collection[int] = (),
-    jobs: int = 1,
-    on_bytes: Callable[[int], None] = lambda done: None,
-) -> Checked:
-    """Check every row of a file that is not in `skip` (1-based lines). Memory is O(jobs). `instance` is the agent, or the
-    declarer of the file, of rows that name none.
+    files: Sequence[GoldFile], *, jobs: int = 1, on_bytes: Callable[[int, int], None] = lambda file, count: None
+) -> list[Checked]:
+    """Check every row of files; memory is O(jobs). `on_bytes` is told the index of a file and how many bytes of it were done.
 
     Raises UsageError if no environment has a row's agent, or a verifier's library or sandbox is missing.
     """
-    return asyncio.run(_check(_rows(path, environments, instance, skip), jobs, on_bytes))
+    return asyncio.run(_check(files, jobs, on_bytes))
 
 
-async def _check(rows: Iterator[tuple[int, Verifier, Row, int]], jobs: int, on_bytes: Callable[[int], None]) -> Checked:
-    checked = Checked(0, 0, [])
+async def _check(files: Sequence[GoldFile], jobs: int, on_bytes: Callable[[int, int], None]) -> list[Checked]:
+    found = [Checked(0, 0, []) for _ in files]
     async with Workers(jobs) as workers:
 
-        async def check(line: int, verifier: Verifier, row: Row, size: int) -> None:
+        async def check(at: int, line: int, verifier: Verifier, row: Row, size: int) -> None:
             outcome = await workers.verify(GoldCheck(verifier), row, {})
-            checked.rows += 1
-            checked.findings += [finding.at(line) for finding in _findings(verifier, outcome)]
-            checked.unanswered += isinstance(outcome, Verdict) and bool(outcome.extras["none"])
-            on_bytes(size)
+            found[at].rows += 1
+            found[at].findings += [finding.at(line) for finding in _findings(verifier, outcome)]
+            found[at].unanswered += isinstance(outcome, Verdict) and bool(outcome.extras["none"])
+            on_bytes(at, size)
 
-        async for _ in _bounded((check(*one) for one in rows), 2 * jobs):
+        rows = (check(at, *row) for at, file in enumerate(files) for row in _rows(file))
+        async for _ in _bounded(rows, 2 * jobs):
             pass
-    checked.findings.sort(key=lambda finding: finding.line)
-    return checked
+    for checked in found:
+        checked.findings.sort(key=lambda finding: finding.line)
+    return found
 
 
-def _rows(
-    path: Path, environments: Sequence[Environment], instance: str, skip: Collection[int]
-) -> Iterator[tuple[int, Verifier, Row, int]]:
+def _rows(file: GoldFile) -> Iterator[tuple[int, Verifier, Row, int]]:
     versions: dict[Verifier, str] = {}
-    with io.BufferedReader(open_stream(path)) as stream:  # type: ignore[arg-type]
+    with io.BufferedReader(open_stream(file.path)) as stream:  # type: ignore[arg-type]
         for number, line in enumerate(stream, start=1):
-            if number in skip or not line.strip():
+            if number in file.skip or not line.strip():
                 continue
             row = msgspec.json.decode(line)
-            if instance and not ("agent_ref" in row or "task_source" in row):
-                row["task_source"] = instance
+            if file.instance and not ("agent_ref" in row or "task_source" in row):
+                row["task_source"] = file.instance
             try:
-                verifier = verifier_for(environments, row)
+                verifier = verifier_for(file.environments, row)
             except UsageError as error:
-                raise UsageError(f"{path}:{number}: {error.message}", error.hint) from error
+                raise UsageError(f"{file.path}:{number}: {error.message}", error.hint) from error
             if verifier not in versions:
                 versions[verifier] = verifier.version  # raises UsageError where its library is missing
             yield number, verifier, row, len(line)

@@ -74,45 +74,46 @@ def measure(
 
 
 def with_gold(
-    target: Target,
-    report: FileReport,
+    targets: Sequence[Target],
+    reports: Sequence[FileReport],
     names: Sequence[str] = (),
     configs: Sequence[str] = (),
     *,
     jobs: int = 1,
     on_progress: Callable[[str, int, int], None] = lambda name, done, total: None,
-) -> FileReport:
-    """The report of a file with the findings of the gold check added. Rows with errors are not checked.
+) -> tuple[list[FileReport], int, int]:
+    """The reports of files with the findings of the gold check added; rows checked, and those without an answer to try.
 
-    `names` are the environments whose verifiers score the rows, without them and without `configs` all built-in ones and the
-    user's own: enough for rows that name their agent. Raises UsageError for rows of no known agent.
+    Rows with errors are not checked. `names` are the environments whose verifiers score the rows; without them and without
+    `configs` all built-in ones and the user's own: enough for rows that name their agent. Raises UsageError for rows of none.
     """
     from gymdata.environments import registry
     from gymdata.environments.config import load_config
-    from gymdata.gold import check_gold
+    from gymdata.gold import GoldFile, check_gold
 
-    environments = [registry.load(name, (), configs) for name in names]
-    if configs and not names:
-        environments = [load_config(configs)]
-    elif target.environment is not None:
-        environments = [target.environment]
-    elif not names:
-        environments = [registry.load(name) for name in registry.names()]
-    done, total = 0, target.path.stat().st_size
+    given = [registry.load(name, (), configs) for name in names] or ([load_config(configs)] if configs else [])
+    known = given or ([] if all(target.environment for target in targets) else [registry.load(name) for name in registry.names()])
+    skipped = [{finding.line for finding in report.findings if is_error(finding)} for report in reports]
+    files = [
+        GoldFile(target.path, given or ([target.environment] if target.environment else known), target.instance, skip)
+        for target, skip in zip(targets, skipped, strict=True)
+        if 0 not in skip
+    ]
+    done = dict.fromkeys(range(len(files)), 0)
 
-    def on_bytes(count: int) -> None:
-        nonlocal done
-        done += count
-        on_progress(f"{report.file} (gold)", done, total)
+    def on_bytes(at: int, count: int) -> None:
+        done[at] += count
+        on_progress(f"{files[at].path.name} (gold)", done[at], files[at].path.stat().st_size)
 
-    wrong = {finding.line for finding in report.findings if is_error(finding)}
-    found: list[Finding] = []
-    if 0 not in wrong:
-        options = {"instance": target.instance, "skip": wrong, "jobs": jobs, "on_bytes": on_bytes}
-        found = check_gold(target.path, environments, **options).findings
-    refused = {finding.line for finding in found if is_error(finding)}
-    findings = sorted([*report.findings, *found], key=lambda finding: finding.line)
-    return FileReport(report.file, report.rows, report.valid - len(refused), findings)
+    checked = check_gold(files, jobs=jobs, on_bytes=on_bytes)
+    left = iter(checked)
+    found = [next(left).findings if 0 not in skip else [] for skip in skipped]
+    merged = []
+    for report, more in zip(reports, found, strict=True):
+        refused = {finding.line for finding in more if is_error(finding)}
+        findings = sorted([*report.findings, *more], key=lambda finding: finding.line)
+        merged.append(FileReport(report.file, report.rows, report.valid - len(refused), findings))
+    return merged, sum(one.rows for one in checked), sum(one.unanswered for one in checked)
 
 
 def check_metrics(path: Path, columns: Columns) -> list[Finding]:

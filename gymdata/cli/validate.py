@@ -36,7 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gold", action="store_true", help="also run each row's verifier on the row's own answer and on a wrong one"
     )
     parser.add_argument(
-        "--env", action="append", default=[], metavar="ENV", help="with --gold: the environment of rows that name no agent; repeatable"
+        "--env",
+        action="append",
+        default=[],
+        metavar="ENV",
+        help="with --gold: the environment of rows that name no agent; repeatable",
     )
     parser.add_argument("--jobs", type=int, default=default_jobs(), metavar="N", help="processes (default: one per core)")
 
@@ -60,24 +64,26 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError("what should be validated?", "give files, folders or environments, or --changed REF")
         found = validate.targets(args.paths, args.config)
     progress = Progress()
+    jobs = max(1, args.jobs)
 
     def measure(target: Target) -> FileReport:
         sidecar = args.sidecars or bool(args.changed)
-        jobs = max(1, args.jobs)
-        report = validate.measure(target, kind=args.kind, sidecar=sidecar, jobs=jobs, on_progress=progress).report
-        if not args.gold:
-            return report
-        return validate.with_gold(target, report, args.env, args.config, jobs=jobs, on_progress=progress)
+        return validate.measure(target, kind=args.kind, sidecar=sidecar, jobs=jobs, on_progress=progress).report
 
     if args.fix:
         return _fix(found, measure, progress)
-    report = Report(tuple(map(measure, found)))
+    reports = list(map(measure, found))
+    if args.gold:
+        reports, checked, unanswered = validate.with_gold(found, reports, args.env, args.config, jobs=jobs, on_progress=progress)
+    report = Report(tuple(reports))
     progress.clear()
     text = render(report, args.format, max_findings=args.max_findings, color=args.output is None and _color(sys.stdout))
     if args.output:
         write_bytes(args.output, text.encode())
     else:
         sys.stdout.write(text)
+    if args.gold:
+        print(f"gold check: {checked:,} rows; {unanswered:,} of them have no answer of their own to try", file=sys.stderr)
     if args.format == "text":
         print(summary(report, color=_color(sys.stderr)), file=sys.stderr)
     if args.format == "github" and (page := os.environ.get("GITHUB_STEP_SUMMARY")):

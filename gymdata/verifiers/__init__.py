@@ -73,6 +73,7 @@ _KINDS = {
     "single_step_tool_use_with_argument_comparison": ("gymdata.verifiers.tool_call", "ArgumentComparison"),
     "structured_outputs": ("gymdata.verifiers.structured_outputs", "StructuredOutputs"),
     "code_gen": ("gymdata.verifiers.code", "Code"),
+    "instruction_following": ("gymdata.verifiers.instruction_following", "InstructionFollowing"),
     "example_single_tool_call": ("gymdata.verifiers.tool_call", "SingleToolCall"),
     "example_multi_step": ("gymdata.verifiers.tool_call", "MultiStep"),
     "example_session_state_mgmt": ("gymdata.verifiers.tool_call", "SessionState"),

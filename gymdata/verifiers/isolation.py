@@ -141,7 +141,9 @@ def _outcome(verifier: Verifier, reply: dict[str, Any]) -> Verdict | Failure:
 def _environment() -> dict[str, str]:
     """What a worker sees of the environment: no tokens, whatever they are called."""
     kept = {
-        name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH") if name in os.environ
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "NLTK_DATA")
+        if name in os.environ
     }
     return kept | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "PYTHONUTF8": "1"}
 

@@ -115,12 +115,14 @@ def test_an_expected_output_is_nowhere_in_the_sandbox():
 CASES = [
     (DOUBLE, code) for code in ("print(int(input()) * 2)", "print(input())", "import sys\nfor line in sys.stdin: print(int(line) * 2)",
    
-    "n = int(input())\nif __name__ == '__main__':\n    print(n * 2)", "print(float(input()) * 2)", "print(int(input()) * 2, end='')", "print()\nprint(int(input()) * 2)", "1/0")
+    "n = int(input())\nif __name__ == '__main__':\n    print(n * 2)", "print(float(input()) * 2)",
+    "print(int(input()) * 2, end='')", "print()\nprint(int(input()) * 2)", "1/0")
 ] + [
     (with_tests([""], [wanted]), f"print({given!r})") for wanted, given in [
         ("YES", "yes"), ("Yes\nNO", "yes\nno"), ("maybe", "Maybe"), ("1.0", "1.0000001"), ("1", "1.0000001"), ("1", "1.0"), ("0.5 2", "0.5000001 2"),
        
-        ("50000000000000000", "50000000000000001"), ("1 2", "1  2"), ("1 2", "1 2 "), ("1\n2", "1\n2\n\n"), ("1\n\n2", "1\n2"), ("nan", "nan"), ("a 1.0", "a 1.00"),
+        ("50000000000000000", "50000000000000001"), ("1 2", "1  2"), ("1 2", "1 2 "), ("1\n2", "1\n2\n\n"), ("1\n\n2", "1\n2"),
+        ("nan", "nan"), ("a 1.0", "a 1.00"),
         ("1e3", "1000"), ("1000", "1e3"), ("-0.0", "0"), ("3.14159", "3.14160"), ("100000.5", "100000.55"), ("inf", "inf"), ("1_0", "10"),
     ]
 ] + [

@@ -8,6 +8,10 @@ _ROW = (
     '{"responses_create_params": {"input": "Solve it. Put the answer inside \\\\boxed{}."}, "expected_answer": "%s", '
     '"question": "Solve it.", "agent_ref": {"type": "responses_api_agents", "name": "math_with_judge_simple_agent"}}'
 )
+_EXTREMA = (
+    '{"responses_create_params": {"input": "Where is the maximum? Put the answer inside \\\\boxed{}."}, "expected_answer": "%s", '
+    '"question": "Where?", "agent_ref": {"type": "responses_api_agents", "name": "math_with_judge_simple_agent"}}'
+)
 _CHOICE = (
     '{"responses_create_params": {"input": "Which is prime?"}, "options": [{"A": "4"}, {"B": "7"}], "expected_answer": "B", '
     '"template_metadata": {"output_regex": "%s"}, "agent_ref": {"type": "responses_api_agents", "name": "mcqa_simple_agent"}}'
@@ -28,7 +32,7 @@ GOLD_RULES = [
         "GD406", "wrong-accepted", "warning", "The row's verifier rewards a wrong answer.",
         "The policy learns that wrong answers are right. The wrong answer is the row's own with a number changed, or another option.",
         "Write the answer so that the verifier reads all of it: only the final result, without the equation or sentence around it.",
-        _ROW % "$4 @ 5 \\\\%%$ each, $\\\\bigcup_{k} (1, 2)$", _ROW % "4",
+        _EXTREMA % "$\\\\max$ at $x=2$, $\\\\min$ at $x=4$", _EXTREMA % "2",
     ),
     Rule(
         "GD407", "gold-verbatim", "warning", "The verifier cannot read the row's answer: only the same text, letter by letter, is right.",
