@@ -221,7 +221,7 @@ def _outcome(environment: str, split: str, entry: Mapping[str, Any], result: Any
             index.sort(key=lambda one: str(one.get(column)))  # what repeats stands together
         places = [f"{one['file']}:{one['line']}" for one in index]
         values = [None if (value := one.get(column)) != value else value for one in index]  # NaN is no JSON
-        message = _sentence(kind, kwargs, seen, success, tables.facts)
+        message = _sentence(kind, kwargs, seen, values if column else [], success, tables.facts)
     else:
         observed = seen["observed_value"] if "observed_value" in seen else tables.statistics.get(column)
         message = _number_sentence(column, kind, kwargs, observed, success, tables)
@@ -250,8 +250,10 @@ def _exception(info: Mapping[str, Any]) -> str:
     return ""
 
 
-def _sentence(kind: str, kwargs: Mapping[str, Any], seen: Mapping[str, Any], success: bool, facts: polars.DataFrame) -> str:
-    """About rows."""
+def _sentence(
+    kind: str, kwargs: Mapping[str, Any], seen: Mapping[str, Any], values: Sequence[Any], success: bool, facts: polars.DataFrame
+) -> str:
+    """About rows. `values` are all that were unexpected: of its own list of them the result keeps 200."""
     column = kwargs.get("column")
     total, bad = seen.get("element_count") or 0, seen.get("unexpected_count") or 0
     if not bad and (seen.get("missing_count") == total or kind == "expect_column_values_to_be_null"):
@@ -265,7 +267,6 @@ def _sentence(kind: str, kwargs: Mapping[str, Any], seen: Mapping[str, Any], suc
     elif kind == "expect_column_values_to_not_be_null":
         text = f"{few} have no {column}"
     else:
-        values = seen.get("unexpected_list") or [] if column else []
         words = list(dict.fromkeys(map(value_text, values)))
         if len(words) > SHOWN and all(isinstance(value, int | float) for value in values):
             words = [span(min(values), max(values))]

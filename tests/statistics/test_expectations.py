@@ -148,6 +148,18 @@ def test_rows_that_have_gone_are_noticed(prepared: Any) -> None:
     assert not by_name(run_suite(directory, environment, baseline={"train": 50}))["rows_kept"].success
 
 
+def test_every_unexpected_row_counts_however_many_they_are(prepared: Any) -> None:
+    def many(rows: list[dict[str, Any]]) -> None:
+        for number in range(1000):
+            params = {"input": f"{number}: " + "long " * (8200 + number)}
+            rows.append(rows[0] | {"responses_create_params": params})
+
+    outcome = by_name(run_suite(*prepared(change=many)))["tokens_in_context"]
+    assert len(outcome.places) == len(outcome.values) == outcome.unexpected == 1000
+    assert outcome.message.startswith(f"1,000 of 1,040 rows: tokens is {min(outcome.values):,} to {max(outcome.values):,};")
+    assert max(outcome.values) >= 9199
+
+
 def test_a_parameter_goes_before_the_suite_s_own(prepared: Any) -> None:
     directory, environment = prepared()
     assert by_name(run_suite(directory, environment))["tokens_in_context"].success
