@@ -18,6 +18,7 @@ import xxhash
 
 from gymdata.engine.local import ordered_map
 from gymdata.errors import DataError
+from gymdata.rollouts.outcome import count_turns, decode_response, truncation
 from gymdata.rollouts.tasks import ROLLOUT_INDEX, TASK_INDEX, Samples, TaskKey, run_of
 from gymdata.rows.lines import MAX_LINE_BYTES, ByteRange, DamagedFile, chunks, ranges
 from gymdata.validation.findings import Finding
@@ -27,6 +28,11 @@ OUTCOME_KEYS = frozenset({"response", "reward", "mask_sample", "failure_kind", "
 """Keys of a finished rollout that its task did not have, besides those that begin with `_` and the verifier's own."""
 
 NAN = float("nan")
+_DETAILS = (("input_tokens_details", "cached_tokens"), ("output_tokens_details", "reasoning_tokens"))
+
+LARGEST = 1e100
+"""Numbers beyond it, whose squares cannot be added up, are an error in a row and not there in what it nests."""
+
 _NUMBER_STARTS = frozenset(b"-0123456789tf")
 _row = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _decode = msgspec.json.decode
@@ -78,7 +84,7 @@ class Rollouts:
     components: dict[str, Column] = field(default_factory=dict)
     """`reward_components`."""
     details: dict[str, Column] = field(default_factory=dict)
-    """The numbers one level deeper in `response.usage`: cached and reasoning tokens."""
+    """The cached and the reasoning tokens, one level deeper in `response.usage`."""
     performance: dict[int, dict[str, Any]] = field(default_factory=dict)
     """`ng_perf` of the rollouts that have one."""
     has_answers: bool = False
@@ -196,7 +202,9 @@ def _unusable(line: bytes) -> list[Finding]:
     from gymdata.validation.judge import is_error, judge
 
     errors = [finding for finding in judge(line, "rollout").findings if is_error(finding)]
-    return errors or [Finding("GD202", "$", f"{TASK_INDEX} or {ROLLOUT_INDEX} is no whole number from 0 on")]
+    return errors or [
+        Finding("GD202", "$", f"{TASK_INDEX} or {ROLLOUT_INDEX} is no whole number from 0 on, or a number is beyond {LARGEST:g}")
+    ]
 
 
 def _add(rollouts: Rollouts, line: bytes, answer_key: str, sampled: bool) -> bool:
@@ -209,35 +217,38 @@ def _add(rollouts: Rollouts, line: bytes, answer_key: str, sampled: bool) -> boo
             if memoryview(raw)[0] in _NUMBER_STARTS and (key[:1] != "_" or key in (TASK_INDEX, ROLLOUT_INDEX))
         }
         response = decode_response(row.get("response"))
+        reward, components, record, masked = (
+            _decode(row[key]) if key in row else None for key in ("reward", "reward_components", "ng_perf", "mask_sample")
+        )
+        answer = _answer(row.get(answer_key))
+        run, agent = run_of(row)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return False
     task, index = (numbers.pop(key, None if key in row else -1) for key in (TASK_INDEX, ROLLOUT_INDEX))
-    usable = all(
-        type(value) is int and (value >= 0) == (key in row) for key, value in ((TASK_INDEX, task), (ROLLOUT_INDEX, index))
-    )
-    if not usable or not ("reward" in row or "response" in row):
+    if not ("reward" in row or "response" in row) or not all(map(_is_number, numbers.values())):
         return False
+    for key, value in ((TASK_INDEX, task), (ROLLOUT_INDEX, index)):
+        if type(value) is not int or (value >= 0) != (key in row) or value >= 2**62:
+            return False
     number = len(rollouts)
-    run, agent = run_of(row)
     if run is not None:
         rollouts.agents.setdefault(run, agent)
     numbers.pop("mask_sample", None)
-    rollouts.masked.append("mask_sample" in row and bool(_decode(row["mask_sample"])))
-    _add_numbers(rollouts, row, numbers, response.usage if response is not None else None)
-    reward = numbers.get("reward")
-    rollouts.rewards.append(NAN if reward is None or "_ng_failure_class" in row else float(reward))
-    components = _decode(row["reward_components"]) if "reward_components" in row else None
+    _add_numbers(rollouts, row, numbers, reward, response.usage if response is not None else None)
     for key, value in components.items() if isinstance(components, dict) else ():
-        if isinstance(value, int | float):
+        if _is_number(value):
             _append(rollouts.components, key, value, number)
-    if "ng_perf" in row and isinstance(record := _decode(row["ng_perf"]), dict):
+    if isinstance(record, dict):
         rollouts.performance[number] = record
     rollouts.tasks.append(task)
     rollouts.indices.append(index)
     rollouts.runs.append(run)
-    rollouts.answers.append(_answer(row.get(answer_key)))
+    scored = isinstance(reward, int | float) and "_ng_failure_class" not in row
+    rollouts.rewards.append(float(reward) if scored else NAN)
+    rollouts.masked.append(bool(masked))
+    rollouts.answers.append(answer)
     rollouts.has_answers |= answer_key in row
-    turns, calls = (-1, -1) if response is None else _count(response.output)
+    turns, calls = (-1, -1) if response is None else count_turns(response.output)
     rollouts.turns.append(turns)
     rollouts.calls.append(calls)
     rollouts.truncated.append(None if response is None else truncation(response))
@@ -251,25 +262,29 @@ def _add(rollouts: Rollouts, line: bytes, answer_key: str, sampled: bool) -> boo
     return True
 
 
-def _add_numbers(rollouts: Rollouts, row: Mapping[str, msgspec.Raw], numbers: Mapping[str, Any], usage: Any) -> None:
+def _add_numbers(rollouts: Rollouts, row: Mapping[str, Any], numbers: Mapping[str, Any], reward: Any, usage: Any) -> None:
     """Put the numbers of a rollout into `fields`, and what its `rollout_infos` entry says beyond them into `odd`."""
     usage = usage if isinstance(usage, dict) else {}
-    counted = {key: value for key, value in usage.items() if isinstance(value, int | float)}
+    counted = {key: value for key, value in usage.items() if _is_number(value)}
     metrics = {key: value for key, value in numbers.items() if key not in usage}
     metrics |= {key: value for key, value in counted.items() if not key.startswith("_")}
     number = len(rollouts)
     for key, value in metrics.items():
         _append(rollouts.fields, key, value, number)
-    for detail in (detail for detail in usage.values() if isinstance(detail, dict)):
-        for key, value in detail.items():
-            if isinstance(value, int | float):
-                _append(rollouts.details, key, value, number)
+    for group, key in _DETAILS:
+        detail = usage.get(group)
+        if isinstance(detail, dict) and _is_number(value := detail.get(key)):
+            _append(rollouts.details, key, value, number)
     info = counted | {key: value for key, value in numbers.items() if key != "reward"}
     info = {key: int(value) if isinstance(value, bool) else value for key, value in info.items()}
     if "reward" in row and "reward" not in counted:
-        info["reward"] = numbers["reward"] if "reward" in numbers else _decode(row["reward"])
+        info["reward"] = reward
     if info != metrics or isinstance(info.get("reward"), bool):
         rollouts.odd[number] = info
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and -LARGEST <= value <= LARGEST
 
 
 def _append(columns: dict[str, Column], key: str, value: float, row: int) -> None:
@@ -287,61 +302,3 @@ def _answer(raw: msgspec.Raw | None) -> int:
         return 0
     text = value.strip() if isinstance(value, str) else value
     return xxhash.xxh3_64_intdigest(msgspec.json.encode(text, order="sorted")) or 1
-
-
-class Item(msgspec.Struct):
-    """What counts of an item of `output`."""
-
-    type: str = "message"
-    role: str = "assistant"
-
-
-class Response(msgspec.Struct):
-    """What a profile reads of a response."""
-
-    usage: Any = None
-    incomplete_details: Any = None
-    status: Any = None
-    output: list[Item] = []
-
-
-class _LooseResponse(Response):
-    output: Any = None
-
-
-_response = msgspec.json.Decoder(Response | None)
-_loose = msgspec.json.Decoder(_LooseResponse)
-
-
-def decode_response(raw: msgspec.Raw | None) -> Response | None:
-    """The response of a rollout; None if it is null, missing or no object. Output that is no list of items counts as empty."""
-    if raw is None:
-        return None
-    try:
-        return _response.decode(raw)
-    except msgspec.ValidationError:
-        pass
-    try:
-        loose = _loose.decode(raw)
-    except msgspec.ValidationError:
-        return None
-    return Response(loose.usage, loose.incomplete_details, loose.status)
-
-
-def truncation(response: Response) -> str | None:
-    """Why a response is incomplete, None if it is complete."""
-    details = response.incomplete_details
-    if isinstance(details, dict) and isinstance(details.get("reason"), str):
-        return details["reason"]
-    return "incomplete" if response.status == "incomplete" else None
-
-
-def _count(output: Sequence[Item]) -> tuple[int, int]:
-    turns = calls = 0
-    model_spoke = False
-    for item in output:
-        own = item.role == "assistant" and not item.type.endswith("_output")
-        turns += own and not model_spoke
-        calls += item.type.endswith("_call")
-        model_spoke = own
-    return turns, calls

@@ -254,7 +254,7 @@ def _response(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _truncation(row: Mapping[str, Any]) -> str | None:
-    from gymdata.rollouts.facts import Response, truncation
+    from gymdata.rollouts.outcome import Response, truncation
 
     response = _response(row)
     return truncation(Response(incomplete_details=response.get("incomplete_details"), status=response.get("status")))

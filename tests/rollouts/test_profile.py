@@ -283,3 +283,36 @@ def test_the_plot_is_the_same_for_the_same_profile(tmp_path: Path) -> None:
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(UsageError, match="cannot be drawn"):
         plot(found, tmp_path / "a.gif")
+
+
+KEYS = st.sampled_from(
+    ["responses_create_params", "response", "reward", "usage", "output", "type", "role", "output_tokens", "output_tokens_details", "status",
+     "incomplete_details", "reason", "agent_ref", "name", "_ng_environment_server", "_ng_task_index", "mask_sample", "reward_components",
+     "extracted_answer", "ng_perf", "num_turns", "completion_tokens", "total_latency_ms", "score", "_ng_failure_class"]
+)  # fmt: skip
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**400), 10**400)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.dictionaries(KEYS, json_values, max_size=8), min_size=1, max_size=4))
+def test_no_row_breaks_a_profile(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    try:
+        found = measured(folder, [*rows, rollout(9, 9, 1.0)], resamples=2)
+    except DataError as error:
+        assert "two rollouts" in str(error)
+        return
+    unusable = {finding.line for finding in found.findings[str(folder / "run.jsonl")]}
+    assert len(found.rollouts) + len(unusable) == len(rows) + 1
+    for path in write(found, folder / "run.jsonl"):
+        for line in path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]:
+            json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert to_text(found.statistics) and to_markdown(found.statistics)
