@@ -170,19 +170,21 @@ def _unreadable(directory: Path, environments: Sequence[Environment]) -> dict[st
     """By split, the lines whose own answer the verifier refuses or cannot read, and why."""
     from gymdata.cli.progress import Progress
     from gymdata.engine.local import default_jobs
-    from gymdata.gold import check_gold
+    from gymdata.gold import GoldFile, check_gold
     from gymdata.publish.diff import splits_of
 
-    progress, found = Progress(), {}
-    for split, path in splits_of(directory).items():
-        done, total = 0, path.stat().st_size
+    progress, splits = Progress(), splits_of(directory)
+    names, paths = list(splits), list(splits.values())
+    done = [0] * len(paths)
 
-        def on_bytes(size: int, split: str = split, total: int = total) -> None:
-            nonlocal done
-            done += size
-            progress(split, done, total)
+    def on_bytes(at: int, size: int) -> None:
+        done[at] += size
+        progress(names[at], done[at], paths[at].stat().st_size)
 
-        findings = check_gold(path, environments, jobs=default_jobs(), on_bytes=on_bytes).findings
-        found[split] = {finding.line: finding.message for finding in findings if finding.code != "GD406"}
+    checked = check_gold([GoldFile(path, environments) for path in paths], jobs=default_jobs(), on_bytes=on_bytes)
+    found = {
+        name: {finding.line: finding.message for finding in one.findings if finding.code != "GD406"}
+        for name, one in zip(names, checked, strict=True)
+    }
     progress.clear()
     return found
