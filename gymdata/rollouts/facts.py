@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 import xxhash
@@ -243,8 +243,8 @@ def _add(rollouts: Rollouts, line: bytes, answer_key: str, sampled: bool) -> boo
     rollouts.tasks.append(task)
     rollouts.indices.append(index)
     rollouts.runs.append(run)
-    scored = isinstance(reward, int | float) and "_ng_failure_class" not in row
-    rollouts.rewards.append(float(reward) if scored else NAN)
+    failed = "_ng_failure_class" in row
+    rollouts.rewards.append(float(reward) if _is_number(reward) and not failed else NAN)
     rollouts.masked.append(bool(masked))
     rollouts.answers.append(answer)
     rollouts.has_answers |= answer_key in row
@@ -283,7 +283,7 @@ def _add_numbers(rollouts: Rollouts, row: Mapping[str, Any], numbers: Mapping[st
         rollouts.odd[number] = info
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and -LARGEST <= value <= LARGEST
 
 
