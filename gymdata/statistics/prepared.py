@@ -15,6 +15,7 @@ from gymdata.errors import DataError, UsageError
 from gymdata.manifest import Manifest, read_manifest
 from gymdata.rows.facts import describe
 from gymdata.rows.lines import ByteRange, chunks
+from gymdata.validation.catalogue import RULES
 
 if TYPE_CHECKING:
     import polars
@@ -75,7 +76,8 @@ def read_splits(
             facts = facts.with_columns(pl.col("tools").fill_null(0), pl.lit(name).alias("split"))
             if answers:
                 found = dict(read_answers(directory / f"{name}.jsonl", environment, unreadable.get(name, {})))
-                states = [found.get(key, "not in the split's file") for key in facts["key"]]
+                rows_found = zip(facts["key"], facts["findings"], strict=True)
+                states = [_state(found.get(key, "not in the split's file"), codes) for key, codes in rows_found]
                 facts = facts.with_columns(pl.Series("answer", states, dtype=pl.String))
             numbers = _numbers(directory / f"{name}_statistics.json")
             count, old = rows.get(name) or 0, before.get(name)
@@ -108,6 +110,19 @@ def read_answers(split: Path, environment: Environment, unreadable: Mapping[int,
 
 
 _JSON_TYPES = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
+
+
+_UNANSWERABLE = ("GD401", "GD403", "GD405", "GD407", "GD408")
+"""Findings that say that no response, or only one with the very same text, can be right."""
+
+
+def _state(answer: str, codes: str | None) -> str:
+    """The `answer` of a row, its findings considered."""
+    for code in _UNANSWERABLE:
+        if answer == READABLE and code in (codes or ""):
+            summary = RULES[code].summary.rstrip(".")
+            return f"{summary[0].lower()}{summary[1:]} ({code})"
+    return answer
 
 
 def _answer(row: Mapping[str, Any], fields: Iterable[RowField]) -> str:

@@ -83,6 +83,10 @@ def blank_answer(rows: list[dict[str, Any]]) -> None:
     rows[3]["expected_answer"] = " "
 
 
+def no_such_option(rows: list[dict[str, Any]]) -> None:
+    rows[3]["expected_answer"] = "Z"
+
+
 def answer_of_another_type(rows: list[dict[str, Any]]) -> None:
     rows[3]["schema_str"] = {}
 
@@ -112,6 +116,7 @@ def warnings(rows: list[dict[str, Any]]) -> None:
         ("tools", "single_tool_call", no_tools, [2, 7], "2 of 40 rows: tools is 0; expected 1 to 128"),
         ("answer_readable", "math", no_answer, [4], "1 of 40 rows: expected_answer is missing"),
         ("answer_readable", "mcqa", blank_answer, [4], "1 of 40 rows: expected_answer is empty"),
+        ("answer_readable", "mcqa", no_such_option, [4], "1 of 40 rows: the expected answer is none of the options (GD403)"),
         ("answer_readable", "structured_outputs", answer_of_another_type, [4], "schema_str is not of type string"),
         ("temperature", "math", hot, [6], "1 of 40 rows: temperature is 9; expected 0 to 2"),
         ("unique_rows", "math", row_twice, [41, 8], "2 of 41 rows share their key with another row (up to 1 % may)"),
