@@ -7,6 +7,7 @@ import importlib
 
 SUBCOMMANDS = {
     "collect": "several rollouts of each task from a model server, scored",
+    "verify": "score stored responses again",
     "merge": "one file of the shards of a run, and what is missing in it",
     "profile": "measure finished rollouts, per task and per run",
     "select": "choose tasks by how often they were solved",
