@@ -57,6 +57,8 @@ def line(progress: Progress, now: float) -> str:
         parts.append(f"failed {failed:,}")
     if progress.mean_reward is not None:
         parts.append(f"mean reward {progress.mean_reward:.3f}")
+    if ill := sum(not server.healthy for server in progress.servers):
+        parts.append(f"{ill} of {len(progress.servers)} servers not answering")
     if progress.interrupted:
         parts.append("finishing what is in flight; Ctrl-C again gives it up")
     elif rate and progress.owed:

@@ -63,7 +63,7 @@ class _Collector:
     async def collect(self, on_start: Callable[[Progress], None]) -> Progress:
         run, progress = self._run, self.progress
         async with Policy(run.settings) as self._policy:
-            progress.model = self._policy.model
+            progress.model, progress.servers = self._policy.model, self._policy.endpoints.all
             if run.new_run and (folder := run.files.set_aside()):
                 progress.notes.append(f"what was there is now in {folder}")
             agree(run.files.manifest, self._manifest())

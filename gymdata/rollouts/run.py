@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gymdata.environments.model import Environment
 from gymdata.rollouts import agent
+from gymdata.rollouts.endpoints import Endpoint
 from gymdata.rollouts.files import RunFiles
 from gymdata.rollouts.plan import Options, Who
 from gymdata.rollouts.policy import Settings
@@ -50,6 +51,7 @@ class Progress:
     final_failures: int = 0
     """Of those that failed in this run, how many are not to be tried again."""
     in_flight: int = 0
+    servers: Sequence[Endpoint] = ()
     retries: int = 0
     output_tokens: int = 0
     started: float = field(default_factory=time.monotonic)
