@@ -123,7 +123,7 @@ class Rollouts:
 
 def read(
     paths: Sequence[Path],
-    samples: Samples | None,
+    samples: Samples,
     *,
     answer_key: str = "extracted_answer",
     jobs: int = 1,
@@ -141,18 +141,15 @@ def read(
         parts = ranges(path)
         total, start = path.stat().st_size, len(rollouts)
         rollouts.lines = 0
-        work = functools.partial(_read_range, answer_key=answer_key, sampled=samples is not None)
+        work = functools.partial(_read_range, answer_key=answer_key)
         for part, found in zip(parts, ordered_map(work, parts, jobs if total > 8_000_000 else 1), strict=True):
-            if samples is not None:
-                samples.take(found.samples)
+            samples.take(found.samples)
             rollouts.merge(found)
             on_progress(str(path), min(part.stop, total), total)
         findings[str(path)], rollouts.findings = rollouts.findings, []
         if len(rollouts) == start and not findings[str(path)]:
             findings[str(path)] = empty_file()
-    names = _number(rollouts)
-    if samples is not None:
-        samples.rename(names)
+    samples.rename(_number(rollouts))
     return rollouts, findings
 
 
@@ -177,7 +174,7 @@ def _number(rollouts: Rollouts) -> dict[bytes, int]:
     return names
 
 
-def _read_range(part: ByteRange, answer_key: str, sampled: bool) -> Rollouts:
+def _read_range(part: ByteRange, answer_key: str) -> Rollouts:
     rollouts = Rollouts()
     try:
         for chunk in chunks(part):
@@ -188,7 +185,7 @@ def _read_range(part: ByteRange, answer_key: str, sampled: bool) -> Rollouts:
                 continue
             for line in chunk.split(b"\n"):
                 rollouts.lines += 1
-                if line.strip() and not _add(rollouts, line, answer_key, sampled):
+                if line.strip() and not _add(rollouts, line, answer_key):
                     rollouts.findings += [finding.at(rollouts.lines) for finding in _unusable(line)]
     except DamagedFile as error:
         message = f"the compressed file is damaged after line {rollouts.lines}: {error}"
@@ -207,7 +204,7 @@ def _unusable(line: bytes) -> list[Finding]:
     ]
 
 
-def _add(rollouts: Rollouts, line: bytes, answer_key: str, sampled: bool) -> bool:
+def _add(rollouts: Rollouts, line: bytes, answer_key: str) -> bool:
     """Take in one line; False, and nothing taken, if it is no rollout."""
     try:
         row = _row.decode(line)
@@ -256,7 +253,7 @@ def _add(rollouts: Rollouts, line: bytes, answer_key: str, sampled: bool) -> boo
     if task < 0:
         name = digest = xxhash.xxh3_128_digest(bytes(row.get("responses_create_params", b"")))
         rollouts.anonymous.append((number, digest))
-    if sampled and ((name, run) not in rollouts.samples or index < rollouts.samples[name, run][0]):
+    if (name, run) not in rollouts.samples or index < rollouts.samples[name, run][0]:
         kept = {key: raw for key, raw in row.items() if key not in OUTCOME_KEYS and not key.startswith("_")}
         rollouts.samples[name, run] = (index, msgspec.json.encode(kept))
     return True

@@ -32,7 +32,7 @@ from gymdata.rollouts.reward_statistics import (
     task_line,
     task_numbers,
 )
-from gymdata.rollouts.tasks import TASK_INDEX, Samples, TaskKey, expected_rollouts, identity
+from gymdata.rollouts.tasks import TASK_INDEX, Samples, TaskKey, conversation, expected_rollouts, identity
 from gymdata.rows.lines import COMPRESSED_SUFFIXES, open_stream
 from gymdata.validation.findings import Finding
 
@@ -100,12 +100,12 @@ def profile(
     for path in (*paths, *inputs):
         if not path.is_file():
             raise UsageError(f"{path}: no such file", "give rollout files, as `gymdata rollouts collect` writes them")
-    samples = Samples()
+    samples, shown = Samples(), Samples()
     planned = _planned(paths)
     num_repeats = options.num_repeats or planned["num_repeats"]
     expected, agents = expected_rollouts(inputs, samples, max(1, num_repeats))
     rollouts, findings = read(
-        paths, None if inputs else samples, answer_key=options.answer_key, jobs=jobs, on_progress=on_progress
+        paths, shown if inputs else samples, answer_key=options.answer_key, jobs=jobs, on_progress=on_progress
     )
     if not len(rollouts):
         raise DataError(
@@ -121,6 +121,11 @@ def profile(
             raise DataError(
                 f"{', '.join(map(str, inputs))}: no task {task} of {run or UNNAMED}, of which there are rollouts",
                 "give the inputs of this run",
+            )
+        if source and _differ(conversation(samples.get(source)), conversation(shown.get((task, run)))):
+            raise DataError(
+                f"{', '.join(map(str, inputs))}: task {task} is not what the rollouts of task {task} answer",
+                "give the rows as they were given out: they are told apart by `_ng_task_index`, or else by their order",
             )
         sources[task, run] = source or (task, run)
         groups.append(Group(task, run, rows, max(expected[source] if source else num_repeats, len(rows))))
@@ -275,6 +280,10 @@ def _by_label(profiled: Profile) -> list[tuple[str, list[int]]]:
         if (run := profiled.rollouts.runs[row]) is not None:
             rows.setdefault(profiled.names[run], []).append(row)
     return sorted(rows.items())
+
+
+def _differ(one: int | None, other: int | None) -> bool:
+    return one is not None and other is not None and one != other
 
 
 def _names(done: Mapping[str, str | None], given: Mapping[str, str | None], wanted: set[str]) -> dict[str, str]:

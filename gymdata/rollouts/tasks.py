@@ -82,6 +82,18 @@ def identity(row: bytes | None) -> tuple[str | None, str | None]:
     return facts.key.hex(), f"{facts.prompt_key:016x}"
 
 
+def conversation(row: bytes | None) -> int | None:
+    """The digest of what a row's `input` says, however it is spelled; None for a row that has none."""
+    from gymdata.rows.facts import describe
+
+    try:
+        return describe(
+            {"responses_create_params": {"input": msgspec.json.decode(row or b"")["responses_create_params"]["input"]}}
+        ).prompt_key
+    except (msgspec.DecodeError, UnicodeError, AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
 def expected_rollouts(
     paths: Sequence[Path], samples: Samples, num_repeats: int
 ) -> tuple[Counter[tuple[int, str | None]], dict[str, str | None]]:

@@ -70,7 +70,7 @@ def test_beyond_the_number_that_nearly_all_tasks_have_each_k_says_over_how_many_
     assert points(overall.pass_hat_k) == {1: (0.25, 2), 2: (0.0, 1)}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=6), min_size=1, max_size=6), st.randoms())
 def test_nothing_depends_on_the_order_of_the_lines(
     tmp_path_factory: pytest.TempPathFactory, tasks: list[list[float]], draw: Any
@@ -218,6 +218,12 @@ def test_rollouts_of_other_inputs_are_refused(tmp_path: Path) -> None:
         profile([save(tmp_path / "run.jsonl", [rollout(5, 0, 1.0)])], [inputs])
 
 
+def test_inputs_in_another_order_are_noticed(tmp_path: Path) -> None:
+    inputs = save(tmp_path / "tasks.jsonl", [{"responses_create_params": {"input": f"task {task}"}} for task in (1, 0)])
+    with pytest.raises(DataError, match="task 0 is not what the rollouts of task 0 answer"):
+        profile([save(tmp_path / "run.jsonl", [rollout(0, 0, 1.0)])], [inputs])
+
+
 def test_shards_and_compressed_files_are_one_run(tmp_path: Path) -> None:
     one = save(tmp_path / "a.jsonl", [rollout(0, 0, 1.0)])
     two = tmp_path / "b.jsonl.gz"
@@ -301,7 +307,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.dictionaries(KEYS, json_values, max_size=8), min_size=1, max_size=4))
 def test_no_row_breaks_a_profile(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]) -> None:
     folder = tmp_path_factory.mktemp("any")
