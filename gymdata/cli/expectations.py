@@ -82,6 +82,7 @@ def _run(args: argparse.Namespace, directory: Path, environments: Sequence[Envir
     unreadable = _unreadable(directory, environments) if args.gold else {}
     outcomes: list[Outcome] = []
     for environment in environments:
+        docs = args.data_docs / environment.name if args.data_docs and len(environments) > 1 else args.data_docs
         outcomes += run_suite(
             directory,
             environment,
@@ -89,8 +90,10 @@ def _run(args: argparse.Namespace, directory: Path, environments: Sequence[Envir
             baseline=baseline,
             parameters=_parameters(args.set),
             unreadable=unreadable,
-            data_docs=args.data_docs / environment.name if args.data_docs and len(environments) > 1 else args.data_docs,
+            data_docs=docs,
         )
+        if docs:
+            print(f"Data Docs: {docs / 'index.html'}", file=sys.stderr)
     failed = [outcome for outcome in outcomes if not outcome.success]
     critical = [outcome for outcome in failed if outcome.severity == "critical"]
     if args.format == "json":
@@ -101,8 +104,6 @@ def _run(args: argparse.Namespace, directory: Path, environments: Sequence[Envir
         print(_page(outcomes))
         others = f", {len(failed) - len(critical)} warnings" if len(failed) > len(critical) else ""
         print(f"{directory}: {len(outcomes) - len(failed)} of {len(outcomes)} expectations met{others}", file=sys.stderr)
-    if args.data_docs:
-        print(f"Data Docs: {args.data_docs / 'index.html'}", file=sys.stderr)
     return 1 if critical else 0
 
 
