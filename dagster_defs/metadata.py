@@ -29,6 +29,7 @@ FACTS_SCHEMA = dg.TableSchema(
         dg.TableColumn("file", "string", "source file, as the configuration names it"),
         dg.TableColumn("line", "int", "line of the source file, from 1"),
         dg.TableColumn("verdict", "string", "valid, or warning"),
+        dg.TableColumn("findings", "string", "codes of the row's findings; null without any"),
         dg.TableColumn("key", "string", "digest of the row's content", constraints=dg.TableColumnConstraints(nullable=False)),
         dg.TableColumn("prompt_key", "string", "digest of the prompt"),
         dg.TableColumn("params_key", "string", "digest of responses_create_params"),
