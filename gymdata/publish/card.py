@@ -222,7 +222,7 @@ def _statistics(splits: Sequence[SplitFacts]) -> str:
         rows = []
         for name, value in split.metrics.items():
             if isinstance(value, Mapping) and all(key in value for key in _STATISTICS):
-                numbers = " | ".join(f"{value[key]:,g}" for key in _STATISTICS)
+                numbers = " | ".join("" if value[key] is None else f"{value[key]:,g}" for key in _STATISTICS)
                 rows.append(f"| {_plain(name)} | {value.get('Total # non-null values', 0):,g} | {numbers} |")
             elif isinstance(value, Mapping) and "unique_count" in value:
                 rows.append(f"| {_plain(name)} (distinct: {value['unique_count']:,}) | {value.get('total_count', 0):,} | | | | |")
@@ -230,7 +230,7 @@ def _statistics(splits: Sequence[SplitFacts]) -> str:
         tokens = (split.statistics.get("lengths") or {}).get("tokens") or {}
         if tokens.get("count"):
             encoding = _plain(str((split.statistics.get("tokenizer") or {}).get("encoding", "")))
-            numbers = " | ".join(f"{tokens[key]:,.6g}" for key in ("mean", "min", "max", "std"))
+            numbers = " | ".join("" if tokens[key] is None else f"{tokens[key]:,.6g}" for key in ("mean", "min", "max", "std"))
             rows.append(f"| Tokens of all texts ({encoding}) | {tokens['count']:,} | {numbers} |")
             shown = ", ".join(
                 f"{key[1:].lstrip('0')} % up to {tokens[key]:,g}" for key in ("p05", "p25", "p50", "p75", "p95", "p99")

@@ -31,7 +31,8 @@ def faithful(text: str) -> str:
         return text
     respelled = _TOKEN.sub(lambda match: match[0] if match[0][0] == '"' else _respelled(match[0]), text)
     if not _reads_as(respelled, value):
-        raise DataError("a number, or the depth of a value, is more than `datasets` can read", "integers must fit 64 bits")
+        hint = "integers must fit 64 bits: write greater ones as strings"
+        raise DataError("a number, or the depth of a value, is more than `datasets` can read", hint)
     return respelled
 
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -74,13 +74,8 @@ def write_parquet(path: Path, targets: Sequence[Path], kinds: dict[str, Kind]) -
     for index, target in enumerate(targets):
         with pq.ParquetWriter(target, schema, compression="zstd") as writer:
             while (written < share * (index + 1) or index == len(targets) - 1) and (group := next(groups, None)):
-                arrays = []
-                for key, kind in kinds.items():
-                    try:
-                        arrays.append(_array(group, key, kind, schema.field(key).type))
-                    except DataError as error:
-                        place = f"{path}: rows {count + 1} to {count + len(group)}, key {key!r}"
-                        raise DataError(f"{place}: {error.message}", error.hint) from error
+                at = f"{path.name}: row", count + 1
+                arrays = [_array(group, key, kind, schema.field(key).type, at) for key, kind in kinds.items()]
                 writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
                 count += len(group)
                 written += sum(_size(row) for row in group)
@@ -132,12 +127,16 @@ def _kind(raw: msgspec.Raw) -> Kind:
     return "float64" if math.isfinite(float(text)) else "json"
 
 
-def _array(rows: Sequence[dict[str, msgspec.Raw]], key: str, kind: Kind, type_: pa.DataType) -> pa.Array:
+def _array(rows: Sequence[dict[str, msgspec.Raw]], key: str, kind: Kind, type_: pa.DataType, at: tuple[str, int]) -> pa.Array:
     import pyarrow as pa
 
-    values: list[Any]
     if kind == "json":
-        values = [None if (raw := row.get(key)) is None else faithful(bytes(raw).decode()) for row in rows]
+        values: list[str | None] = []
+        for number, row in enumerate(rows, at[1]):
+            try:
+                values.append(None if (raw := row.get(key)) is None else faithful(bytes(raw).decode()))
+            except DataError as error:
+                raise DataError(f"{at[0]} {number:,}, key {key!r}: {error.message}", error.hint) from error
         return pa.ExtensionArray.from_storage(type_, pa.array(values, pa.string()))
     decode = msgspec.json.decode
     return pa.array([decode(row[key]) for row in rows], type_)

@@ -64,6 +64,27 @@ def test_what_is_published_comes_back_row_by_row(hub: Hub, prepare: Prepare, tmp
     assert train.path.read_bytes() == dataset.splits[0].path.read_bytes()
 
 
+def test_rows_with_odd_keys_and_numbers_come_back(hub: Hub, prepare: Prepare) -> None:
+    odd = {
+        "": 1,
+        "a.b": {"c.d": [1, {"x": None}]},
+        "a/b": "x",
+        "é ": "y",
+        "label": "z",
+        "image": "http://x",
+        "`|": True,
+        "_id": 3,
+    }
+    rows = [row("a", **odd, huge=1e300, nul="a\0b", none=[[]]), row("b", **odd, huge=-1e300, nul="", none=[[1]])]
+    plan, done = publish(prepare(train=rows), create_pr=False)
+    assert verify(REPO, done.commit, plan.splits, Credentials(OWNER)).rows == {"train": 2}
+
+
+def test_a_number_that_datasets_cannot_read_is_named(hub: Hub, prepare: Prepare) -> None:
+    with pytest.raises(DataError, match=r"train\.jsonl: row 2, key 'ids': a number"):
+        publish(prepare(train=[row("a"), row("b", ids=[2**70])]))
+
+
 def test_a_row_that_changed_on_the_way_is_named(hub: Hub, prepare: Prepare, tmp_path: Path) -> None:
     dataset = prepare(train=ROWS)
     _, done = publish(dataset, create_pr=False)
