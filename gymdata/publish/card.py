@@ -221,6 +221,8 @@ def _statistics(splits: Sequence[SplitFacts]) -> str:
     for split in splits:
         rows = []
         for name, value in split.metrics.items():
+            if isinstance(value, Mapping) and value.get("Total # non-null values") == 0:
+                continue
             if isinstance(value, Mapping) and all(key in value for key in _STATISTICS):
                 numbers = " | ".join("" if value[key] is None else f"{value[key]:,g}" for key in _STATISTICS)
                 rows.append(f"| {_plain(name)} | {value.get('Total # non-null values', 0):,g} | {numbers} |")
