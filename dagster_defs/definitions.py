@@ -5,8 +5,8 @@ import os
 import dagster as dg
 
 from dagster_defs import automation, checks
-from dagster_defs.assets import products, publishing, sources
-from dagster_defs.resources import Hub, preparation
+from dagster_defs.assets import products, publishing, rollouts, sources
+from dagster_defs.resources import Hub, Sampling, preparation
 from gymdata.errors import UsageError
 
 EXECUTOR = "GYMDATA_EXECUTOR"
@@ -38,6 +38,8 @@ automatic = [
     products.validation_split,
 ]
 
+after = [rollouts.rollouts, rollouts.reward_profile, rollouts.selected_split]
+
 prepare = dg.define_asset_job(
     "prepare",
     dg.AssetSelection.assets(*automatic),
@@ -51,11 +53,11 @@ splits = dg.define_asset_job(
 )
 
 defs = dg.Definitions(
-    assets=[*automatic, publishing.hub_pull_request],
+    assets=[*automatic, publishing.hub_pull_request, *after],
     asset_checks=[checks.expectations],
     jobs=[prepare, splits, automation.look],
     schedules=[automation.every_day],
     sensors=[automation.edited_files, automation.new_revisions],
-    resources={"preparation": preparation, "hub": Hub()},
+    resources={"preparation": preparation, "hub": Hub(), "sampling": Sampling()},
     executor=executor(),
 )

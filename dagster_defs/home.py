@@ -13,7 +13,7 @@ from gymdata.errors import UsageError
 
 VARIABLE = "DAGSTER_HOME"
 
-GROUPS = ("rows", "measures", "splits", "publishing")
+GROUPS = ("rows", "measures", "splits", "publishing", "rollouts")
 """Of the assets."""
 
 

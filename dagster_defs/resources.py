@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gymdata.errors import GymdataError
     from gymdata.prepare import Options, Prepared
     from gymdata.publish.plan import Target
+    from gymdata.rollouts.run import Run
     from gymdata.sources.huggingface import Fetched
     from gymdata.validation.report import Report
 
@@ -147,6 +148,58 @@ class Hub(dg.ConfigurableResource):
             prefix = settings.get("hf_dataset_prefix", "Nemotron-RL")
             repo_id = repository_name(organization, environment.name, environment.domain, prefix)
         return Target(repo_id, create_pr=True, message=self.message, private=self.private)
+
+
+class Sampling(dg.ConfigurableResource):
+    """Options of `gymdata rollouts collect` and `select`."""
+
+    model_urls: list[str] = Field(default=[], description="OpenAI-compatible servers, such as http://127.0.0.1:8000/v1.")
+    model: str | None = Field(default=None, description="Which of the server's models; its only one by default.")
+    api: Literal["chat", "responses"] = "chat"
+    api_key_env: str = Field(default="OPENAI_API_KEY", description="Environment variable that holds the key.")
+    num_repeats: int = Field(default=4, ge=1, description="Rollouts of each task.")
+    limit: int = Field(default=0, ge=0, description="Only the first tasks; 0 for all.")
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    concurrency: int | None = Field(default=None, description="Rollouts in flight; as many as the servers take by default.")
+    new_run: bool = Field(default=False, description="Set aside what is there, and start anew.")
+    threshold: float = Field(default=1.0, description="The reward from which on a rollout has passed.")
+    min_pass_rate: float = Field(default=0.01, description="Of a task that is selected.")
+    max_pass_rate: float = Field(default=0.99, description="Of a task that is selected.")
+
+    def output(self, environment: Environment) -> Path:
+        """Where the rollouts of an environment are."""
+        return Path("rollouts", f"{environment.name}.jsonl")
+
+    def run(self, environment: Environment, rows: Path) -> Run:
+        """What `gymdata.rollouts.collect` is asked for. Raises UsageError without a server."""
+        from pydantic import SecretStr
+
+        from gymdata.errors import UsageError
+        from gymdata.rollouts.files import RunFiles
+        from gymdata.rollouts.plan import Options
+        from gymdata.rollouts.policy import Settings
+        from gymdata.rollouts.run import Run
+
+        if not self.model_urls:
+            raise UsageError("which model server?", "set `model_urls` of the resource `sampling`")
+        key = os.environ.get(self.api_key_env)
+        wanted = {"temperature": self.temperature, "max_output_tokens": self.max_output_tokens}
+        return Run(
+            rows=(rows,),
+            environments=(environment,),
+            files=RunFiles(self.output(environment)),
+            settings=Settings(
+                urls=tuple(self.model_urls),
+                model=self.model,
+                api=self.api,
+                api_key=SecretStr(key) if key else None,
+                most=self.concurrency or 16_384,
+                fixed=self.concurrency is not None,
+            ),
+            options=Options(self.num_repeats, self.limit, {name: value for name, value in wanted.items() if value is not None}),
+            new_run=self.new_run,
+        )
 
 
 preparation = Preparation(**json.loads(os.environ.get("GYMDATA_PREPARATION", "{}")))

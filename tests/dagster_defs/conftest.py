@@ -39,7 +39,7 @@ class Project:
                 (f", license: {license}" if license else "") + (", prepare_script: x.py" if kind == "benchmark" else "") + "}\n"
             )
         (self.folder / "environments" / "math.yaml").write_text(
-            "server:\n  resources_servers:\n    math_with_judge: {entrypoint: app.py, domain: math}\n"
+            "server:\n  resources_servers:\n    math_with_judge: {entrypoint: app.py, domain: math, should_use_judge: false}\n"
             "agent:\n  responses_api_agents:\n    simple_agent:\n      entrypoint: app.py\n"
             "      resources_server: {type: resources_servers, name: server}\n"
             "      model_server: {type: responses_api_models, name: policy_model}\n"
@@ -47,17 +47,17 @@ class Project:
             "gymdata:\n  fields:\n    expected_answer: {type: string}\n"
         )
 
-    def run(self, job: str = "splits", *assets: str, target: Any = None, **options: Any) -> dg.ExecuteInProcessResult:
-        """Run a job for `math`, or only some assets; `options` are those of the preparation, `target` those of publishing."""
+    def run(self, job: str = "splits", *assets: str, resources: Any = None, **options: Any) -> dg.ExecuteInProcessResult:
+        """Run a job for `math`, or only some assets; `options` are those of the preparation, `resources` those of others."""
         from dagster_defs.definitions import defs
 
-        resources = {"preparation": {"config": options}, **({"hub": {"config": target}} if target else {})}
+        configs = {"preparation": options, **(resources or {})}
         return defs.resolve_job_def("__ASSET_JOB" if assets else job).execute_in_process(
             partition_key="math",
             instance=self.instance,
             raise_on_error=False,
             asset_selection=[dg.AssetKey(asset) for asset in assets] or None,
-            run_config={**QUIET, "resources": resources},
+            run_config={**QUIET, "resources": {name: {"config": config} for name, config in configs.items()}},
         )
 
 
@@ -87,3 +87,9 @@ def made(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetMaterialization
         for event in result.all_events
         if event.is_step_materialization and event.asset_key
     }
+
+
+def failures(result: dg.ExecuteInProcessResult) -> list[str]:
+    """Why steps of a run failed, in words."""
+    found = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+    return [str(one.user_failure_data.description if one.user_failure_data else one.error) for one in found]

@@ -1,0 +1,127 @@
+"""What a model makes of the train split: rollouts, how often each task is solved, and the tasks worth training on."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from dagster_defs import metadata
+from dagster_defs.automation import WHEN_INPUTS_CHANGE
+from dagster_defs.failures import RETRIES, explained
+from dagster_defs.partitions import environments
+from dagster_defs.resources import Preparation, Sampling
+from gymdata.engine.local import default_jobs
+from gymdata.environments import registry
+from gymdata.errors import ExternalError
+from gymdata.manifest import fingerprint, sha256
+
+
+@dg.asset(
+    group_name="rollouts",
+    owners=["team:data"],
+    kinds={"jsonl", "openai"},
+    partitions_def=environments,
+    pool="model_server",
+    retry_policy=RETRIES,
+    output_required=False,
+    deps=["train_split"],
+)
+def rollouts(context: dg.AssetExecutionContext, preparation: Preparation, sampling: Sampling) -> Iterator[dg.MaterializeResult]:
+    """**Several answers of a model to each task**, scored by the environment's verifier. Only run by hand; a run that makes the train
+    split, too, leaves it out.
+
+    A run that was interrupted, or whose server went away, goes on where it stopped.
+    """
+    from gymdata.rollouts.collect import collect
+
+    if context.run.asset_selection is None or dg.AssetKey("train_split") in context.run.asset_selection:
+        context.log.info("no model was asked: materialize this asset without the train split for that")
+        return
+    with explained():
+        environment = registry.load(context.partition_key)
+        run = sampling.run(environment, preparation.directory(environment) / "train.jsonl")
+        progress = collect(run)
+        for note in progress.notes:
+            context.log.info(note)
+        if progress.owed or progress.interrupted:
+            raise ExternalError(
+                f"{progress.owed:,} of {progress.total:,} rollouts are missing", "run it again: it goes on from there"
+            )
+    failed = [{"kind": kind, "rollouts": count} for kind, count in sorted(progress.failed.items())]
+    yield dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": progress.before + progress.done,
+            "made by this run": progress.done,
+            "given up": progress.given_up + progress.final_failures,
+            **({"mean reward of this run": progress.mean_reward} if progress.mean_reward is not None else {}),
+            **({"failed": metadata.table(failed, ["kind", "rollouts"])} if failed else {}),
+            "model": progress.model,
+            "output tokens": progress.output_tokens,
+            "seconds": progress.seconds,
+            "file": metadata.path(run.files.rollouts),
+            "next": dg.MetadataValue.md(f"`gymdata rollouts show {run.files.rollouts}` shows them one by one"),
+        },
+        data_version=dg.DataVersion(sha256(run.files.rollouts)[:16]),
+    )
+
+
+@dg.asset(
+    group_name="rollouts",
+    owners=["team:data"],
+    kinds={"json"},
+    partitions_def=environments,
+    automation_condition=WHEN_INPUTS_CHANGE,
+    deps=[rollouts],
+)
+def reward_profile(context: dg.AssetExecutionContext, sampling: Sampling) -> dg.MaterializeResult:
+    """**How well the model does**: rewards with their confidence, pass@k, lengths, and how often each task is solved."""
+    from gymdata.rollouts.profile import Options, profile, write
+    from gymdata.rollouts.profile_text import to_markdown
+
+    with explained():
+        output = sampling.output(registry.load(context.partition_key))
+        found = profile([output], options=Options(sampling.threshold), jobs=default_jobs())
+        written = write(found, output)
+    rates = [round(100 * task.passes / len(task.rewards)) for task in found.tasks if task.rewards]
+    return dg.MaterializeResult(
+        metadata={
+            "profile": dg.MetadataValue.md(to_markdown(found.statistics)),
+            "tasks by pass rate": dg.MetadataValue.md(metadata.histogram({"tasks": rates}, "% of its rollouts pass", bins=20)),
+            "tasks": len(found.tasks),
+            "never solved": sum(rate == 0 for rate in rates),
+            "always solved": sum(rate == 100 for rate in rates),
+            "files": metadata.paths(written),
+        },
+        data_version=dg.DataVersion(fingerprint([sha256(path) for path in written])[:16]),
+    )
+
+
+@dg.asset(
+    group_name="rollouts",
+    owners=["team:data"],
+    kinds={"jsonl"},
+    partitions_def=environments,
+    automation_condition=WHEN_INPUTS_CHANGE,
+    deps=["train_split", reward_profile],
+)
+def selected_split(context: dg.AssetExecutionContext, preparation: Preparation, sampling: Sampling) -> dg.MaterializeResult:
+    """**The tasks worth training on**: those that the model solves sometimes, each with its `pass_rate`."""
+    from gymdata.rollouts.select import Rules, select
+
+    with explained():
+        environment = registry.load(context.partition_key)
+        profiled = sampling.output(environment)
+        output = profiled.with_name(f"{profiled.stem}_selected.jsonl")
+        rules = Rules(min_pass_rate=sampling.min_pass_rate, max_pass_rate=sampling.max_pass_rate)
+        train = preparation.directory(environment) / "train.jsonl"
+        found = select([train], profiled, output, rules, jobs=default_jobs())
+    removed = [{"rule": rule, "rows": count} for rule, count in found.removed.items()]
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": found.selected,
+            "of": found.rows,
+            "removed": metadata.table(removed, ["rule", "rows"]),
+            "first row": dg.MetadataValue.md(metadata.conversation(metadata.first_row(output) or {})),
+            "file": metadata.path(output),
+        },
+        data_version=dg.DataVersion(sha256(output)[:16]),
+    )

@@ -1,0 +1,49 @@
+"""Rollouts of the train split from a model server, measured, and the tasks that they recommend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.dagster_defs.conftest import Project, failures, made, row
+
+pytest.importorskip("aiohttp", reason="the extra `rollouts` is not installed")
+pytest.importorskip("math_verify", reason="the extra `verifiers` is not installed")
+from tests.servers.model import ModelServer
+
+ASSETS = ("rollouts", "reward_profile", "selected_split")
+ROWS = [row(f"What is {one} plus {one + 3}?", str(2 * one + 3)) for one in range(6)]
+
+
+def test_rollouts_are_made_measured_and_select_tasks(project: Project) -> None:
+    project.declare(train=ROWS)
+    assert project.run().success
+    with ModelServer() as server:
+        sampling = {"model_urls": [server.url], "num_repeats": 4}
+        result = project.run("", *ASSETS, resources={"sampling": sampling})
+        asked = len(server.requests)
+        again = project.run("", "rollouts", resources={"sampling": sampling})
+        assert len(server.requests) == asked
+    assert failures(result) == failures(again) == []
+    shown = made(result)
+    assert shown["rollouts"].metadata["dagster/row_count"].value == 24
+    assert shown["reward_profile"].metadata["tasks"].value == 6
+    assert made(again)["rollouts"].metadata["made by this run"].value == 0
+    selected = [json.loads(line) for line in Path("rollouts/math_selected.jsonl").read_text().splitlines()]
+    assert shown["selected_split"].metadata["dagster/row_count"].value == len(selected) > 0
+    assert all(0 < one["pass_rate"] < 1 for one in selected)
+
+
+def test_without_a_server_the_failure_says_what_to_set(project: Project) -> None:
+    project.declare(train=ROWS)
+    assert project.run().success
+    result = project.run("", "rollouts")
+    assert "model server" in failures(result)[0]
+
+
+def test_a_run_that_makes_the_train_split_asks_no_model(project: Project) -> None:
+    project.declare(train=ROWS)
+    result = project.run("", "source_files", "validated_rows", "train_split", *ASSETS)
+    assert result.success and not made(result).keys() & set(ASSETS)
