@@ -6,13 +6,13 @@ aiohttp, because httpx looks through its whole queue for every request and stand
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+import resource
 import ssl
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
-from time import time
 from typing import Any, Literal, Self
 
 import aiohttp
@@ -24,6 +24,7 @@ from gymdata.rollouts.chat import Inexpressible, ReasoningStyle, to_chat
 from gymdata.rollouts.chat_reply import MalformedReply, Turn, from_chat
 from gymdata.rollouts.endpoints import Endpoint, Endpoints
 from gymdata.rollouts.overflow import Overflow, overflow
+from gymdata.rollouts.replies import Card, Models, from_response, retry_after, told
 
 FailureKind = Literal["bad_request", "rate_limited", "server_error", "timeout", "connection", "malformed_reply", "inexpressible"]
 
@@ -74,38 +75,6 @@ class Counts:
     output_tokens: int = 0
 
 
-class _Card(msgspec.Struct):
-    id: str
-    max_model_len: int | None = None
-
-
-class _Models(msgspec.Struct):
-    data: list[_Card]
-
-
-class _Error(msgspec.Struct):
-    message: str = ""
-    code: str | int | None = None
-    type: str | None = None
-
-
-class _ErrorReply(msgspec.Struct):
-    error: _Error | str | None = None
-    message: str = ""
-    detail: Any = None
-
-
-class _Incomplete(msgspec.Struct):
-    reason: str | None = None
-
-
-class _Response(msgspec.Struct):
-    output: list[dict[str, Any]]
-    status: str | None = "completed"
-    incomplete_details: _Incomplete | None = None
-    usage: dict[str, Any] | None = None
-
-
 class Policy:
     """A model behind one or more servers; `async with Policy(settings) as policy`.
 
@@ -132,10 +101,9 @@ class Policy:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=settings.timeout),
             read_bufsize=1 << 18,
         )
+        most = min(settings.most, _connections())
         try:
-            self.endpoints = Endpoints(
-                settings.urls, self._http, most=settings.most, fixed=settings.fixed, patience=settings.patience
-            )
+            self.endpoints = Endpoints(settings.urls, self._http, most=most, fixed=settings.fixed, patience=settings.patience)
             await self._meet()
         except BaseException:
             await self._http.close()
@@ -162,7 +130,7 @@ class Policy:
 
     async def _meet(self) -> None:
         """Ask every server for its models. Those that do not answer now are left to recover."""
-        cards: dict[str, list[_Card]] = {}
+        cards: dict[str, list[Card]] = {}
         trouble = ""
         try:
             async with asyncio.timeout(self.settings.wait):
@@ -182,7 +150,7 @@ class Policy:
                 self.endpoints.failed(endpoint, gone=True)
         self._choose(cards)
 
-    async def _models(self, endpoint: Endpoint) -> list[_Card]:
+    async def _models(self, endpoint: Endpoint) -> list[Card]:
         async with self._http.get(f"{endpoint.url}/models", timeout=aiohttp.ClientTimeout(total=10)) as reply:
             body = await reply.read()
             if reply.status in (401, 403):
@@ -192,15 +160,15 @@ class Policy:
                     f"{endpoint.url}/models: not found", "--model-url is the base of an OpenAI API, such as http://HOST:8000/v1"
                 )
             if reply.status != 200:
-                raise ExternalError(f"HTTP {reply.status}: {_told(body)[0]}")
+                raise ExternalError(f"HTTP {reply.status}: {told(body)[0]}")
         try:
-            return msgspec.json.decode(body, type=_Models).data
+            return msgspec.json.decode(body, type=Models).data
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise UsageError(
                 f"{endpoint.url}/models: not a list of models: {error}", "--model-url is the base of an OpenAI API"
             ) from error
 
-    def _choose(self, cards: Mapping[str, list[_Card]]) -> None:
+    def _choose(self, cards: Mapping[str, list[Card]]) -> None:
         for url, found in cards.items():
             names = [card.id for card in found]
             if not self.model and len(names) == 1:
@@ -253,12 +221,12 @@ class Trajectory:
                     return self._count(turn)
                 if found := self._refusal(status, data, body):
                     return found
-                failure = RequestFailed("server_error", f"HTTP {status}: {_told(data)[0]}", status)
+                failure = RequestFailed("server_error", f"HTTP {status}: {told(data)[0]}", status)
                 if status in (429, 503):
                     failure = RequestFailed("rate_limited", failure.message, status)
                     refusals += 1
                     policy.endpoints.refused(self._endpoint)
-                    wait = _retry_after(headers)
+                    wait = retry_after(headers)
                 elif status == 400:  # an optional key was dropped just now
                     continue
                 else:
@@ -299,7 +267,7 @@ class Trajectory:
 
     def _read(self, data: bytes, params: Mapping[str, Any]) -> Turn:
         if self._policy.settings.api == "responses":
-            return _from_response(data)
+            return from_response(data)
         turn = from_chat(data, keep_logprobs=params.get("top_logprobs") is not None or bool(params.get("include")))
         if turn.reasoning_by_field:
             self._style = "field"
@@ -307,7 +275,7 @@ class Trajectory:
 
     def _refusal(self, status: int, data: bytes, body: Mapping[str, Any]) -> Overflow | None:
         """What a reply other than 200 says that a retry would not change; None if one might. Raises as `respond`."""
-        message, code = _told(data)
+        message, code = told(data)
         if found := overflow(status, message, code):
             self._answered = True
             return found
@@ -336,46 +304,17 @@ class Trajectory:
         return turn
 
 
-def _from_response(data: bytes) -> Turn:
-    try:
-        reply = msgspec.json.decode(data, type=_Response)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise MalformedReply(f"not a response: {error}") from error
-    if reply.status not in ("completed", "incomplete", None) or any(
-        not isinstance(item.get("type"), str) for item in reply.output
-    ):
-        raise MalformedReply(f"a response with the status {reply.status!r}")
-    reason = reply.incomplete_details and reply.incomplete_details.reason
-    stopped = "stop" if reply.status != "incomplete" else reason if reason == "content_filter" else "max_output_tokens"
-    return Turn(reply.output, stopped, reply.usage)
-
-
-def _told(data: bytes) -> tuple[str, str]:
-    """The message and the code of an error reply, whoever sent it."""
-    try:
-        reply = msgspec.json.decode(data, type=_ErrorReply)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return data[:300].decode("utf-8", "replace").strip() or "no message", ""
-    if isinstance(reply.error, _Error):
-        return reply.error.message or "no message", str(reply.error.code or reply.error.type or "")
-    return str(reply.error or reply.message or reply.detail or "no message"), ""
-
-
 def _denied(endpoint: Endpoint, status: int, data: bytes) -> UsageError:
     return UsageError(
-        f"{endpoint.url} refuses us (HTTP {status}): {_told(data)[0]}",
+        f"{endpoint.url} refuses us (HTTP {status}): {told(data)[0]}",
         "put a valid key into the environment variable that --api-key-env names",
     )
 
 
-def _retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds that the server asks to wait: a number or a date; 0 if it does not say, 5 minutes at most."""
-    text = headers.get("Retry-After", "")
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(text).timestamp() - time()
-        except ValueError:
-            return 0.0
-    return min(300.0, max(0.0, seconds)) if seconds == seconds else 0.0
+def _connections() -> int:
+    """How many connections this process may have, once it has asked for all that it may; some files are for other uses."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 1 << 20 if allowed == resource.RLIM_INFINITY else max(1, allowed - 256)
