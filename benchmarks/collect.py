@@ -148,7 +148,7 @@ def main() -> None:
     if args.stub:
         asyncio.run(stub(args.stub))
     if args.measure:
-        print(json.dumps(asyncio.run(measure(*args.measure, args.in_flight, args.requests))))
+        print(json.dumps(asyncio.run(measure(args.measure[0], args.measure[1], args.in_flight, args.requests))))
         return
     if args.in_flight + 500 > files[1]:
         sys.exit(f"{args.in_flight} connections need as many open files; this machine allows {files[1]} (ulimit -Hn)")
