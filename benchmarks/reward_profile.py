@@ -1,7 +1,7 @@
 """Measures `gymdata rollouts profile` beside NeMo Gym's `gym eval profile`: the same rollouts, in completion order, in one run.
 
 Each runs in a process of its own; NeMo Gym's is what its command does, called from Python. It runs on a share of the tasks, because
-its time and memory grow with them.
+its time and memory grow with them. Processor time and memory are those of the main process: with --jobs 2 its workers add to them.
 """
 
 from __future__ import annotations
