@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -86,7 +86,7 @@ def run_suite(
     met: dict[str, tuple[int, int]] = {}
     with _context(data_docs) as (context, stage):
         for split, tables in splits.items():
-            for table, frame in (("facts", tables.facts), ("statistics", _one_row(tables))):
+            for table, frame in (("facts", tables.facts), ("statistics", _one_row(tables, splits.values()))):
                 if entries := [entry for entry in document["expectations"] if _concerns(entry, table, split)]:
                     title = f"{environment.name} {split} {table}"
                     expectations = [_build(entry, frame, path) for entry in entries]
@@ -108,10 +108,12 @@ def _concerns(entry: Mapping[str, Any], table: str, split: str) -> bool:
     return entry["meta"]["table"] == table and split in entry["meta"].get("splits", [split])
 
 
-def _one_row(split: Split) -> polars.DataFrame:
+def _one_row(split: Split, splits: Iterable[Split]) -> polars.DataFrame:
+    """The statistics of a split; null where only others have a number."""
     import polars as pl
 
-    return pl.DataFrame({name: pl.Series([value], dtype=pl.Float64) for name, value in split.statistics.items()})
+    names = dict.fromkeys(name for one in splits for name in one.statistics)
+    return pl.DataFrame({name: pl.Series([split.statistics.get(name)], dtype=pl.Float64) for name in names})
 
 
 @contextmanager

@@ -156,7 +156,7 @@ def _numbers(path: Path) -> dict[str, float | None]:
         if isinstance(value, Mapping):
             for key, inner in value.items():
                 walk(inner, f"{prefix}.{key}" if prefix else key)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
+        elif value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
             numbers[prefix] = value
 
     walk(document, "")

@@ -133,6 +133,19 @@ def test_a_draft_of_imperfect_data_leaves_room_for_its_faults(capsys: pytest.Cap
     assert main(["expectations", "run", "own"]) == 0
 
 
+def test_what_was_not_counted_is_said_and_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["prepare", "own"])
+    main(["expectations", "draft", "own", "--output", "environments/own.expectations.json"])
+    main(["prepare", "own", "--encoding", "none"])
+    capsys.readouterr()
+    assert main(["expectations", "run", "own"]) == 0
+    out = capsys.readouterr().out
+    assert "tokens_in_context  no row has tokens\n" in out
+    assert "mean_tokens        there is no lengths.tokens.mean\n" in out
+    assert main(["expectations", "draft", "own"]) == 0
+    assert "tokens" not in capsys.readouterr().out
+
+
 def test_a_draft_overwrites_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     main(["prepare", "math"])
     Path("mine.json").write_text("{}")
