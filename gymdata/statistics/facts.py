@@ -35,8 +35,9 @@ def facts_frames(
     for start in range(0, len(columns), SLICE) or [0]:
         yield _piece(columns, file, warnings, start)
     if errors:
-        schema = _piece(columns, file, warnings, len(columns)).schema
-        yield pl.DataFrame({"file": file, "line": sorted(set(errors)), "verdict": "error"}, schema=schema)
+        known = {"file": file, "line": sorted(set(errors)), "verdict": "error"}
+        empty = _piece(columns, file, warnings, len(columns))
+        yield pl.concat([empty, pl.DataFrame(known, schema_overrides={"line": pl.UInt32})], how="diagonal")
 
 
 SLICE = 20_000
