@@ -19,14 +19,14 @@ import msgspec
 from gymdata.engine.local import ordered_map
 from gymdata.errors import DataError
 from gymdata.rows.columns import Columns, count_turns, count_words
-from gymdata.rows.facts import Facts, describe, encode
+from gymdata.rows.facts import Facts, describe
 from gymdata.rows.fast import FastPath, has_repeated_key
 from gymdata.rows.lines import COMPRESSED_SUFFIXES, MAX_LINE_BYTES, ByteRange, DamagedFile, chunks, ranges
 from gymdata.rows.stamp import Stamper, append_member, replace_member
 from gymdata.statistics.tokens import TokenCounter
 from gymdata.validation.findings import Finding
 from gymdata.validation.judge import Kind, judge
-from gymdata.validation.rules import content, dataset, files, rollout, syntax
+from gymdata.validation.rules import content, dataset, files, rollout, schema, syntax
 
 if TYPE_CHECKING:
     from gymdata.environments.prompt import Prompt
@@ -271,11 +271,11 @@ class _PartWriter:
 
 @functools.cache
 def _fast_path() -> FastPath:
-    def clean_tool(tool: dict[str, Any]) -> bool:
-        judgement = judge(encode({"responses_create_params": {"input": "x", "tools": [tool]}}))
-        return not judgement.findings and judgement.params is not None and judgement.params["tools"] == [tool]
+    return FastPath(content.is_plain_text, content.is_plain_answer, _is_clean_tool)
 
-    return FastPath(content.is_plain_text, content.is_plain_answer, clean_tool)
+
+def _is_clean_tool(tool: dict[str, Any]) -> bool:
+    return schema.is_plain_function_tool(tool) and not content.check_tool(tool)
 
 
 def _decoded(chunk: bytes, lines: list[bytes]) -> list[Any]:

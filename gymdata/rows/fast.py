@@ -184,10 +184,11 @@ class FastPath:
             text = encode(tool)
             known = self._tools.get(text, _UNSEEN)
             if known is _UNSEEN:
-                known = None
-                if tool.get("type") == "function" and self._clean_tool(tool):
-                    between = _separators_of(tool)
-                    known = (tool["name"], between, len(json.dumps(tool).split()) - 1 - between)
+                between = _nested(tool, [])
+                if between is None or not self._clean_tool(tool):
+                    known = None
+                else:
+                    known = (tool["name"], between, _runs(text.decode()))
                 if len(self._tools) > 50_000:
                     self._tools.clear()
                 self._tools[text] = known
@@ -326,14 +327,6 @@ def has_repeated_key(line: bytes, size: int, separators: int) -> bool:
     except Repeated:
         return True
     return False
-
-
-def _separators_of(value: Any) -> int:
-    if not value or not isinstance(value, dict | list):
-        return 0
-    if isinstance(value, dict):
-        return 2 * len(value) - 1 + sum(map(_separators_of, value.values()))
-    return len(value) - 1 + sum(map(_separators_of, value))
 
 
 def _usable_agent_ref(value: Any) -> bool:
