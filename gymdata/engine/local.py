@@ -42,8 +42,10 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], jobs:
         yield function(first)
         yield from map(function, queue)
         return
-    method = "forkserver" if sys.platform == "linux" else "spawn"
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context(method), initializer=_start_worker)
+    context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+    # What the workers will need is imported once, in the server that they are forked from.
+    context.set_forkserver_preload([function.__module__])
+    pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker)
     try:
         pending: deque[Future[Result]] = deque(pool.submit(function, item) for item in (first, second))
         while pending:
