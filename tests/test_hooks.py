@@ -50,7 +50,18 @@ def test_pre_commit_installs_it_and_it_stops_a_commit(tmp_path):
     def attempt(name: str) -> subprocess.CompletedProcess[str]:
         shutil.copy(ROOT / name, work / "rows.jsonl")
         subprocess.run(["git", "add", "rows.jsonl"], cwd=work, check=True)
-        command = [sys.executable, "-m", "pre_commit", "try-repo", str(ROOT), HOOK["id"], "--ref", "HEAD", "--files", "rows.jsonl"]
+        command = [
+            sys.executable,
+            "-m",
+            "pre_commit",
+            "try-repo",
+            str(ROOT),
+            HOOK["id"],
+            "--ref",
+            "HEAD",
+            "--files",
+            "rows.jsonl",
+        ]
         return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=900, check=False)
 
     good = attempt("fixtures/math/train.jsonl")
