@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 
 from gymdata.errors import UsageError
 from gymdata.verifiers import Gold, Response, Row, Verdict, VerifierFailure
-from gymdata.verifiers.math_traps import TooLargeError, confirmed, refuse_large, time_limit
+from gymdata.verifiers.limits import LimitError, time_limit
+from gymdata.verifiers.math_traps import confirmed, refuse_large
 from gymdata.verifiers.responses import boxes, last_boxed, message, output_text
 
 LONGEST = 3_000
@@ -144,7 +145,7 @@ def _equal(gold: str, answer: str) -> tuple[bool, str]:
     try:
         with time_limit(SECONDS):
             same = any(_library_equal(one, other) for one, other in _readings(gold, answer))
-    except TooLargeError as error:
+    except LimitError as error:
         return False, f"limit: {error}"
     return same, f"the answer {'equals' if same else 'is not'} the expected {_short(gold)} (math-verify)"
 
@@ -223,7 +224,7 @@ def _readable(gold: str) -> bool:
     try:
         with time_limit(SECONDS):
             return not all(isinstance(one, str) for one in _parse(gold))
-    except TooLargeError:
+    except LimitError:
         return False
 
 

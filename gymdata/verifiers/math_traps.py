@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
+
+from gymdata.verifiers.limits import LimitError
 
 BITS = 100_000
 """The largest number that is computed."""
@@ -15,41 +13,15 @@ SMALL = 1e-3
 RATIO = 1e-2
 
 
-class TooLargeError(BaseException):
-    """The answer costs more than it may. Not an Exception: SymPy swallows those where it tries one way after the other."""
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TooLargeError after so many seconds, in the main thread; elsewhere, and inside one operation in C, a worker's limit must do.
-
-    The library's own limit counts whole seconds and covers each of its calls alone.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, where: object) -> None:
-        raise TooLargeError(f"reading and comparing the answer took longer than {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def refuse_large(expression: Any) -> None:
-    """Raise TooLargeError for a power, factorial or binomial whose value has more than BITS bits; computes nothing."""
+    """Raise LimitError for a power, factorial or binomial whose value has more than BITS bits; computes nothing."""
     import sympy
 
     if not isinstance(expression, sympy.Basic):
         return
     for node in sympy.preorder_traversal(expression):
         if isinstance(node, sympy.Pow | sympy.factorial | sympy.binomial | sympy.exp) and _bits(node) > BITS:
-            raise TooLargeError("the value of the answer is too large to compute")
+            raise LimitError("the value of the answer is too large to compute")
 
 
 def confirmed(expected: Any, given: Any) -> bool:

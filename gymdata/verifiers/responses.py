@@ -19,13 +19,20 @@ def items(response: Response) -> list[Mapping[str, Any]]:
 
 def output_text(response: Response) -> str:
     """The text of all messages, one after the other."""
-    return "".join(
-        part["text"]
-        for item in items(response)
-        if item.get("type", "message") == "message"
-        for part in _parts(item)
-        if part.get("type") == "output_text" and isinstance(part.get("text"), str)
+    return whole_text(
+        "".join(
+            part["text"]
+            for item in items(response)
+            if item.get("type", "message") == "message"
+            for part in _parts(item)
+            if part.get("type") == "output_text" and isinstance(part.get("text"), str)
+        )
     )
+
+
+def whole_text(text: str) -> str:
+    """A text that UTF-8 can hold: JSON may hold halves of surrogate pairs, which become question marks."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def function_calls(response: Response) -> list[Mapping[str, Any]]:

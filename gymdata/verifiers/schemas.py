@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from gymdata.verifiers import VerifierFailure
+from gymdata.verifiers.responses import whole_text
 
 DEPTH = 60
 
@@ -31,7 +32,7 @@ def validator(schema: Any) -> Any:
     base = jsonschema.Draft202012Validator
 
     def pattern(check: Any, expression: str, value: Any, _: Any) -> Any:
-        if check.is_type(value, "string") and not _compiled(expression).search(value):
+        if check.is_type(value, "string") and not _compiled(expression).search(whole_text(value)):
             yield jsonschema.ValidationError(f"{value!r:.100} does not match {expression!r}")
 
     try:

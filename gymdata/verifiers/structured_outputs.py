@@ -18,12 +18,15 @@ from typing import Any, ClassVar
 
 from gymdata.errors import UsageError
 from gymdata.verifiers import Gold, Response, Row, Verdict, VerifierFailure
+from gymdata.verifiers.limits import LimitError, time_limit
 from gymdata.verifiers.responses import calls, function_calls, message, output_text
 from gymdata.verifiers.schemas import instance, strict, validator
 
 FORMATS = ("json", "yaml", "xml", "toml", "csv")
-LONGEST = 4 << 20
+LONGEST = 1 << 20
 """Characters of a response that are parsed."""
+SECONDS = 5.0
+"""What parsing and checking may take; a response that takes longer is not valid (`reason` says so)."""
 
 
 class _Refused(Exception):
@@ -61,24 +64,29 @@ class StructuredOutputs:
         schema, kind = _schema(row), _format(row)
         check = validator(schema)
         try:
-            if row.get("response_mode") == "tool_call":
-                value = _payload(row, response)
-            else:
-                value = self._parsed(output_text(response), kind, schema)
-            try:
-                error = next(check.iter_errors(value), None)
-            except RecursionError:
-                raise _Refused("validation_error", "the response is nested too deeply") from None
-            if error is not None:
-                raise _Refused("validation_error", f"{error.json_path}: {error.message}")
+            with time_limit(SECONDS):
+                value = self._valid(row, response, kind, schema, check)
+        except LimitError as limit:
+            return _wrong(_Refused("parse_error", f"limit: {limit}"))
         except _Refused as refused:
-            reason = f"{refused.kind}: {refused.text}"
-            return Verdict(
-                0.0, {"error_type": refused.kind, "error_message": refused.text, "extracted_answer": None, "reason": reason}
-            )
+            return _wrong(refused)
         answer = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
         extras = {"error_type": None, "error_message": None, "extracted_answer": answer, "reason": "valid under the schema"}
         return Verdict(1.0, extras)
+
+    def _valid(self, row: Row, response: Response, kind: str, schema: Any, check: Any) -> Any:
+        """The value that the response holds, valid under the schema. Raises _Refused."""
+        if row.get("response_mode") == "tool_call":
+            value = _payload(row, response)
+        else:
+            value = self._parsed(output_text(response), kind, schema)
+        try:
+            error = next(check.iter_errors(value), None)
+        except RecursionError:
+            raise _Refused("validation_error", "the response is nested too deeply") from None
+        if error is not None:
+            raise _Refused("validation_error", f"{error.json_path}: {error.message}")
+        return value
 
     def gold(self, row: Row) -> Gold:
         """The row's `reference_answer`, or a small value that the schema allows where one can be made; the same less a key."""
@@ -112,6 +120,11 @@ class StructuredOutputs:
             return _typed_csv(value, schema) if kind == "csv" else value
         except (AttributeError, TypeError, RecursionError) as error:
             raise _Refused("validation_error", f"{type(error).__name__}: {error}") from error
+
+
+def _wrong(refused: _Refused) -> Verdict:
+    extras = {"error_type": refused.kind, "error_message": refused.text, "extracted_answer": None}
+    return Verdict(0.0, extras | {"reason": f"{refused.kind}: {refused.text}"})
 
 
 def _schema(row: Row) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import pickle
 import resource
@@ -46,13 +47,21 @@ def _reply(task: bytes) -> bytes:
     try:
         verifier, row, response = pickle.loads(task)  # noqa: S301 - from the parent, which made it
         verdict: Verdict = verifier.verify(row, response)
-        return msgspec.json.encode({"reward": verdict.reward, "extras": verdict.extras}, enc_hook=str)
+        return _encoded({"reward": verdict.reward, "extras": verdict.extras})
     except VerifierFailure as failure:
         return _error(str(failure))
     except MemoryError:
         return _error("the verifier ran out of memory", leaving=True)
     except BaseException as error:  # math-verify's own time limit is not an Exception
         return _error(f"{type(error).__name__}: {_text(error)}")
+
+
+def _encoded(reply: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(reply, enc_hook=str)
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON from a model may hold and UTF-8 may not
+        text = json.dumps(reply, ensure_ascii=False, default=str)
+        return text.encode(errors="replace")
 
 
 def _error(message: str, **more: Any) -> bytes:
