@@ -7,14 +7,16 @@ import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from gymdata.environments.model import Environment
-from gymdata.publish.gates import Objection
 from gymdata.validation.catalogue import RULES
 from gymdata.validation.report import Report
+
+if TYPE_CHECKING:
+    from gymdata.publish.gates import Objection
 
 SHOWN = 300
 """Findings that a table holds; the report has all."""
@@ -192,14 +194,22 @@ def _quoted(title: str, text: str, longest: int) -> str:
     return f"**{title.replace('*', '').replace('`', '')}**\n\n{fence}text\n{text}\n{fence}"
 
 
-def histogram(values: Mapping[str, Sequence[int]], unit: str, bins: int = 40) -> str:
-    """Markdown with a picture (SVG) of how values are distributed: one line of bars for each name."""
+def histogram(
+    values: Mapping[str, Sequence[int]], unit: str, of: str = "rows", bins: int = 40, limits: tuple[int, int] | None = None
+) -> str:
+    """Markdown with a picture (SVG) of how values are distributed: one line of bars for each name.
+
+    Without `limits` it goes from the lowest to the 99.5th percentile; what is beyond is in the last bar.
+    """
     values = {name: sorted(numbers) for name, numbers in values.items() if len(numbers)}
     if not values:
         return f"no {unit} were counted"
-    low = min(numbers[0] for numbers in values.values())
-    # What is beyond the 99.5th percentile goes to the last bar, so that one long row does not flatten the rest.
-    high = max(numbers[int(0.995 * (len(numbers) - 1))] for numbers in values.values()) + 1
+    if limits:
+        low, high = limits[0], limits[1] + 1
+    else:
+        low = min(numbers[0] for numbers in values.values())
+        # So that one long row does not flatten the rest.
+        high = max(numbers[int(0.995 * (len(numbers) - 1))] for numbers in values.values()) + 1
     width, height, gap = 760, 150, 46
     shapes = []
     for place, (name, numbers) in enumerate(values.items()):
@@ -207,7 +217,7 @@ def histogram(values: Mapping[str, Sequence[int]], unit: str, bins: int = 40) ->
         for number in numbers:
             counts[min(bins - 1, int((number - low) * bins / max(1, high - low)))] += 1
         top, base = place * (height + gap) + 26, place * (height + gap) + 26 + height
-        title = f"{name}: {len(numbers):,} rows, median {numbers[len(numbers) // 2]:,}, longest {numbers[-1]:,} {unit}"
+        title = f"{name}: {len(numbers):,} {of}, median {numbers[len(numbers) // 2]:,}, most {numbers[-1]:,} {unit}"
         shapes.append(f'<text x="8" y="{top - 9}" font-weight="bold">{html.escape(title)}</text>')
         for index, count in enumerate(counts):
             tall = max(count * (height - 14) / max(counts), 1 if count else 0)
@@ -225,7 +235,7 @@ def histogram(values: Mapping[str, Sequence[int]], unit: str, bins: int = 40) ->
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {size}" width="{width}" height="{size}" font-family="sans-serif"'
         f' font-size="12"><rect width="100%" height="100%" fill="#fff"/>{"".join(shapes)}</svg>'
     )
-    return f"![{unit} by row](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
+    return f"![{unit}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
 
 
 def split_schema(environment: Environment) -> dg.TableSchema:

@@ -85,7 +85,7 @@ def reward_profile(context: dg.AssetExecutionContext, sampling: Sampling) -> dg.
     return dg.MaterializeResult(
         metadata={
             "profile": dg.MetadataValue.md(to_markdown(found.statistics)),
-            "tasks by pass rate": dg.MetadataValue.md(metadata.histogram({"tasks": rates}, "% of its rollouts pass", bins=20)),
+            "tasks by pass rate": dg.MetadataValue.md(metadata.histogram({"pass rate": rates}, "%", "tasks", 20, (0, 100))),
             "tasks": len(found.tasks),
             "never solved": sum(rate == 0 for rate in rates),
             "always solved": sum(rate == 100 for rate in rates),
@@ -101,7 +101,7 @@ def reward_profile(context: dg.AssetExecutionContext, sampling: Sampling) -> dg.
     kinds={"jsonl"},
     partitions_def=environments,
     automation_condition=WHEN_INPUTS_CHANGE,
-    deps=["train_split", reward_profile],
+    deps=[reward_profile],
 )
 def selected_split(context: dg.AssetExecutionContext, preparation: Preparation, sampling: Sampling) -> dg.MaterializeResult:
     """**The tasks worth training on**: those that the model solves sometimes, each with its `pass_rate`."""
