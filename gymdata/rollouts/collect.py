@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from gymdata import __version__
-from gymdata.errors import ExternalError
+from gymdata.errors import ExternalError, UsageError
 from gymdata.rollouts import agent
 from gymdata.rollouts.files import agree, failures_of
 from gymdata.rollouts.journal import Journal, Key, Keys, records
@@ -64,8 +64,8 @@ class _Collector:
         run, progress = self._run, self.progress
         async with Policy(run.settings) as self._policy:
             progress.model, progress.servers = self._policy.model, self._policy.endpoints.all
-            if run.new_run and (folder := run.files.set_aside()):
-                progress.notes.append(f"what was there is now in {folder}")
+            if run.new_run:
+                await self._start_anew()
             agree(run.files.manifest, self._manifest())
             async with Journal(run.files.rollouts) as self._journal, Journal(run.files.failures, unique=False) as self._failures:
                 progress.notes += [journal.repaired for journal in (self._journal, self._failures) if journal.repaired]
@@ -79,6 +79,18 @@ class _Collector:
         progress.seconds = time.monotonic() - progress.started
         progress.notes += [f"the server does not take {key!r}: it was left out" for key in sorted(self._policy.dropped)]
         return progress
+
+    async def _start_anew(self) -> None:
+        files = self._run.files
+        if files.shards > 1:
+            raise UsageError(
+                "--new-run with --shard would set aside what other shards have just begun",
+                "choose another --output, or move the files of the run away",
+            )
+        if files.rollouts.exists():
+            await Journal(files.rollouts).close()  # refused while another process writes to it
+        if folder := files.set_aside():
+            self.progress.notes.append(f"what was there is now in {folder}")
 
     def _manifest(self) -> dict[str, Any]:
         run = self._run

@@ -258,7 +258,8 @@ def test_nothing_a_second_process_may_write_to(server: ModelServer, tmp_path: Pa
     run = start(server, rows)
     wait_for(server, 1)
     assert collect(server, rows) == 2
-    assert "another run is writing to it" in capsys.readouterr().err
+    assert collect(server, rows, "--new-run") == 2
+    assert capsys.readouterr().err.count("another run is writing to it") == 2
     run.terminate()
     run.communicate(timeout=60)
     assert run.returncode == 130
@@ -272,6 +273,7 @@ def test_nothing_a_second_process_may_write_to(server: ModelServer, tmp_path: Pa
         (["math", "--num-repeats", "0"], "asks for nothing"),
         (["math", "--output", "x"], "must end in .jsonl"),
         (["math", "--param", "x=y"], "no JSON"),
+        (["math", "--new-run", "--shard", "0/2"], "would set aside what other shards"),
         (["math", "--model-url", "http://127.0.0.1:9/v1", "--wait", "0.1"], "no model server answers"),
     ],
 )
@@ -279,6 +281,8 @@ def test_a_wrong_call_is_told(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    assert main(["rollouts", "collect", *arguments]) in (2, 3)
+    with ModelServer() as server:
+        url = [] if "--model-url" in arguments else ["--model-url", server.url]
+        assert main(["rollouts", "collect", *arguments, *url]) in (2, 3)
     assert said in capsys.readouterr().err
     assert not [*tmp_path.iterdir()]
