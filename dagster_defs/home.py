@@ -19,9 +19,10 @@ GROUPS = ("rows", "measures", "splits", "publishing", "rollouts")
 
 def ensure_home() -> Path:
     """The home, made if it is not there, with the shipped dagster.yaml. Raises UsageError if it is not an absolute path."""
-    home = Path(os.environ.setdefault(VARIABLE, str(Path.cwd() / ".dagster_home")))
+    home = Path(os.environ.get(VARIABLE) or Path.cwd() / ".dagster_home")
     if not home.is_absolute():
         raise UsageError(f"{VARIABLE} is {home}, which is not absolute", f"set it to {home.absolute()}")
+    os.environ[VARIABLE] = str(home)
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "dagster.yaml").exists():
         shutil.copyfile(Path(__file__).parent / "dagster.yaml", home / "dagster.yaml")
@@ -32,7 +33,13 @@ def main() -> int:
     """`python -m dagster_defs.home COMMAND…`: run a Dagster command with the home in place, which ends on an interrupt or a kill."""
     import signal
 
-    ensure_home()
+    try:
+        ensure_home()
+    except UsageError as error:
+        print(f"gymdata: error: {error}", file=sys.stderr)
+        return error.exit_code
+    # Else each start begins with a warning that its command has another name now.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
     if sys.argv[1:3] == ["dagster", "dev"]:
         print(f"the graph, once it is served: {_graph(sys.argv[3:])}", file=sys.stderr)
     # Started with & by a script, a process ignores interrupts, and Dagster then ignores being ended, too.

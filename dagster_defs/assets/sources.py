@@ -12,13 +12,15 @@ from dagster_defs.failures import RETRIES, explained
 from dagster_defs.partitions import environments
 from dagster_defs.resources import Preparation
 from gymdata import __version__
+from gymdata.engine.local import default_jobs
 from gymdata.environments import licenses, registry
 from gymdata.environments.model import DatasetConfig
 from gymdata.errors import DataError
 from gymdata.manifest import fingerprint, sha256
 from gymdata.prepare import InvalidRows, Prepared, SidecarConflict
 from gymdata.sources.remote import revision_of
-from gymdata.statistics.sidecar import SidecarCheck
+from gymdata.statistics.sidecar import SidecarCheck, recheck, sidecar_path
+from gymdata.validate import Target, measure
 from gymdata.validation.report import Report
 from gymdata.validation.reporters.json import render
 
@@ -132,6 +134,7 @@ def validated_rows(context: dg.AssetExecutionContext, preparation: Preparation) 
             raise SplitsOverlap(report)
 
     refusal, prepared = None, None
+    conflicts: Sequence[SidecarCheck] = ()
     with explained():
         environment = registry.load(context.partition_key)
         try:
@@ -141,6 +144,8 @@ def validated_rows(context: dg.AssetExecutionContext, preparation: Preparation) 
             resources.onlooker.failed(error)
             if isinstance(error, InvalidRows):
                 seen.append(error.report)
+            if isinstance(error, SidecarConflict):
+                conflicts = error.conflicts
         if prepared is None:
             report, path = seen[-1], reports.report_path(environment.name)
             version = fingerprint(render(report), str(refusal))
@@ -149,6 +154,7 @@ def validated_rows(context: dg.AssetExecutionContext, preparation: Preparation) 
             version, path = prepared.manifest.fingerprint, reports.report_path(environment.name, prepared.manifest.fingerprint)
             if prepared.cached:
                 report = reports.load(path) or prepared.report
+                conflicts = _edited_sidecars(prepared, preparation.datasets(environment), path)
             else:
                 report = prepared.report
                 reports.save(report, path)
@@ -171,7 +177,7 @@ def validated_rows(context: dg.AssetExecutionContext, preparation: Preparation) 
         data_version=dg.DataVersion(version[:16]),
         check_results=[
             _no_invalid_rows(report, prepared, preparation.on_invalid == "quarantine"),
-            _sidecars_current(refusal.conflicts if isinstance(refusal, SidecarConflict) else (), prepared),
+            _sidecars_current(conflicts, prepared),
             _splits_disjoint(report, codes.get(LEAK, 0)),
         ],
     )
@@ -192,6 +198,19 @@ def _no_invalid_rows(report: Report, prepared: Prepared | None, quarantine: bool
             **({} if passed else {"what to do": metadata.MEND}),
         },
     )
+
+
+def _edited_sidecars(prepared: Prepared, datasets: Sequence[DatasetConfig], since: Path) -> list[SidecarCheck]:
+    """Conflicts of metrics files that were written to after the rows were last read, as `since` was: `prepare` does not look again."""
+    checks = []
+    for dataset in datasets:
+        sidecar = sidecar_path(dataset.path)
+        whole = prepared.manifest.options["limit"] is None and dataset.start_idx is None and dataset.end_idx is None
+        if not (whole and since.exists() and sidecar.exists() and sidecar.stat().st_mtime_ns > since.stat().st_mtime_ns):
+            continue
+        target = Target(dataset.path, prompt=dataset.prompt)
+        checks.append(recheck(dataset.path, lambda target=target: measure(target, jobs=default_jobs()).columns))
+    return [check for check in checks if check.status == "conflict"]
 
 
 def _sidecars_current(conflicts: Sequence[SidecarCheck], prepared: Prepared | None) -> dg.AssetCheckResult:
@@ -215,7 +234,8 @@ def _sidecars_current(conflicts: Sequence[SidecarCheck], prepared: Prepared | No
         metadata={
             "differences": metadata.table(rows, ["file", "number", "there", "now"]),
             "what to do": dg.MetadataValue.md(
-                "If the rows are right, run it with `overwrite_metrics: true` (resource `preparation`); nothing was written."
+                "If the rows are right, remove the metrics file, which is then written anew, or run it with `overwrite_metrics: true`"
+                " (resource `preparation`). Nothing was written."
             ),
         },
     )

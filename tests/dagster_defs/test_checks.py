@@ -68,6 +68,16 @@ def test_metrics_that_are_not_those_of_the_rows_stop_the_run(project: Project, c
     assert project.run(overwrite_metrics=True).success
 
 
+def test_a_metrics_file_that_was_edited_is_seen_though_nothing_else_changed(project: Project, check) -> None:
+    project.declare(train=GOOD)
+    assert project.run().success
+    path = project.folder / "train_metrics.json"
+    path.write_text(path.read_text().replace('"Number of examples": 3', '"Number of examples": 4'))
+    assert not check(project.run(), "sidecars_current").passed
+    path.unlink()
+    assert project.run().success
+
+
 def test_prompts_in_both_splits_stop_the_run(project: Project, check) -> None:
     project.declare(train=GOOD, validation=[row("5 - 1"), row("3 + 1")])
     result = project.run()
