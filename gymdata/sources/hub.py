@@ -132,7 +132,8 @@ def explained(doing: str) -> Iterator[None]:
             raise ExternalError(f"{doing}: what answers is not the Hub: no JSON (a proxy's page?)", _UNREACHABLE) from error
         if isinstance(reason, OSError):
             where = f"{reason.filename}: " if reason.filename else ""
-            raise ExternalError(f"{doing}: {where}{reason.strerror or reason}", _DISK) from error
+            hint = _DISK if reason.errno else _UNREACHABLE  # hf_xet raises its network errors as an OSError without a number
+            raise ExternalError(f"{doing}: {where}{reason.strerror or reason}", hint) from error
         if type(reason) is RuntimeError:  # what the transfer library hf_xet raises for everything
             raise ExternalError(f"{doing}: {str(reason) or 'the transfer failed'}", _UNREACHABLE) from error
         raise
