@@ -185,7 +185,7 @@ class _Scanner:
         for line, row, accepted in zip(lines, rows, _fast_path().accept(rows, chunk), strict=True):
             self.result.lines += 1
             if row is not None and accepted is not None:
-                facts = describe(row, accepted.tool_texts)
+                facts = describe(row, accepted.request, accepted.tool_texts)
                 if not has_repeated_key(line.rstrip(), facts.size, accepted.separators):
                     self._keep(line, row, row["responses_create_params"], facts, accepted.words, accepted.turns)
                     continue
@@ -235,9 +235,13 @@ class _PartWriter:
     def write(self, line: bytes, row: dict[str, Any], facts: Facts) -> str:
         split = "validation" if facts.prompt_key < self._threshold else self._collation.split
         stamped = self._stamp(line, row)
-        buffer = self._buffers.setdefault(split, [])
-        for _ in range(self._collation.repeats):
+        buffer = self._buffers.get(split)
+        if buffer is None:
+            buffer = self._buffers[split] = []
+        if self._collation.repeats == 1:
             buffer.append(stamped)
+        else:
+            buffer += [stamped] * self._collation.repeats
         return split
 
     def reject(self, line: bytes, number: int, findings: list[Finding]) -> None:
@@ -256,7 +260,8 @@ class _PartWriter:
             if split not in self._files:
                 self._files[split] = open(self._path(split), "wb")  # noqa: SIM115 (closed by close)
             if rows:
-                self._files[split].write(b"\n".join(rows) + b"\n")
+                rows.append(b"")
+                self._files[split].write(b"\n".join(rows))
             rows.clear()
 
     def close(self) -> dict[str, Path]:
@@ -271,7 +276,7 @@ class _PartWriter:
 
 @functools.cache
 def _fast_path() -> FastPath:
-    return FastPath(content.is_plain_text, content.is_plain_answer, _is_clean_tool)
+    return FastPath(content.is_undamaged, content.has_no_placeholder, content.is_plain_answer, _is_clean_tool)
 
 
 def _is_clean_tool(tool: dict[str, Any]) -> bool:

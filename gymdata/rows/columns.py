@@ -5,6 +5,7 @@ Parts merge by concatenation in file order, so nothing made from columns can dep
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -162,17 +163,13 @@ class Columns:
     def _add_tools(self, tools: Counter[bytes]) -> None:
         names: Counter[str] = Counter()
         for text, count in tools.items():
-            tool = _decode(text)
-            names[tool.get("name") or tool.get("type") or ""] += count
+            names[_tool_name(text)] += count
         self.tool_names.add(names)
 
     def _add_parameters(self, parameters: Counter[bytes]) -> None:
         for text, count in parameters.items():
-            if text != b"{}":
-                for name, value in _decode(text).items():
-                    spelled = _encode(value).decode()
-                    tally = self.parameters.setdefault(name, Tally())
-                    tally.add({spelled if len(spelled) <= _MAX_VALUE else LONG_VALUE: count})
+            for name, value in _spelled_values(text):
+                self.parameters.setdefault(name, Tally()).add({value: count})
 
     def _add_tasks(self, rows: Iterable[Mapping[str, Any]]) -> None:
         for row in rows:
@@ -198,6 +195,19 @@ class Columns:
                     self.observed[key] = None
             if not new:
                 break
+
+
+# Rows share tools and sampling parameters: each is decoded once, not once in every chunk.
+@functools.lru_cache(16_384)
+def _tool_name(text: bytes) -> str:
+    tool = _decode(text)
+    return tool.get("name") or tool.get("type") or ""
+
+
+@functools.lru_cache(1024)
+def _spelled_values(parameters: bytes) -> list[tuple[str, str]]:
+    spelled = [(name, _encode(value).decode()) for name, value in _decode(parameters).items()]
+    return [(name, value if len(value) <= _MAX_VALUE else LONG_VALUE) for name, value in spelled]
 
 
 def _values_by_key(rows: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:

@@ -45,8 +45,10 @@ class Facts(NamedTuple):
     """Length in bytes of the canonical JSON of the whole row."""
 
 
-def describe(row: Mapping[str, Any], tool_texts: tuple[bytes, ...] | None = None) -> Facts:
-    """Facts of a row that the schema accepts; `tool_texts`, if known already, is the canonical JSON of each of its tools."""
+def describe(row: Mapping[str, Any], request: bytes | None = None, tool_texts: tuple[bytes, ...] | None = None) -> Facts:
+    """Facts of a row that the schema accepts. If known already, `request` is the canonical JSON of its `input` and `tool_texts`
+    that of each of its tools.
+    """
     params = row.get("responses_create_params")
     stamps: dict[str, Any] = {}
     if _NOT_CONTENT.isdisjoint(row):
@@ -59,7 +61,8 @@ def describe(row: Mapping[str, Any], tool_texts: tuple[bytes, ...] | None = None
     if params is None:
         return Facts(_h128(own), 0, 0, (), None, [], (), (), b"{}", len(own))
     prompt = params["input"]
-    request = encode(prompt)
+    if request is None:
+        request = encode(prompt)
     size = len(_FRAME) + len(request)
     texts: list[str] = []
     layout: list[tuple[str, str, tuple[str, ...]]] = []
@@ -81,7 +84,7 @@ def describe(row: Mapping[str, Any], tool_texts: tuple[bytes, ...] | None = None
                 layout.append(_PLAIN.get(role) or ("message", role, ("string",)))
                 texts.append(text)
             else:
-                text = _item_texts(item, texts, layout)
+                text = _call_texts(item, texts, layout) or _item_texts(item, texts, layout)
             conversation.append((role, _h64(text.encode())))
     if "tools" in params:
         if tool_texts is None:
@@ -131,6 +134,30 @@ _PLAIN = {role: ("message", role, ("string",)) for role in ("user", "assistant",
 _PROMPT_KEYS = frozenset({"input", "tools"})
 _NOT_CONTENT = STAMPS | ROLLOUT_KEYS
 _TEXT_KEYS = ("text", "refusal", "name", "arguments", "output")
+
+
+def _call_texts(item: Mapping[str, Any], texts: list[str], layout: list[tuple[str, str, tuple[str, ...]]]) -> str | None:
+    """`_item_texts` of a function call or its output in the usual form; None for any other item."""
+    kind = item.get("type")
+    if kind == "function_call_output" and item.keys() == _OUTPUT_KEYS:
+        text = item["output"]
+        if type(text) is str and text:
+            texts.append(text)
+            layout.append(_OUTPUT)
+            return text
+    elif kind == "function_call" and item.keys() == _CALL_KEYS:
+        name, text = item["name"], item["arguments"]
+        if type(name) is str and type(text) is str:
+            texts += (name, text)
+            layout.append(_CALL)
+            return f"{name}\0{text}"
+    return None
+
+
+_OUTPUT = ("function_call_output", "", ())
+_OUTPUT_KEYS = frozenset({"type", "call_id", "output"})
+_CALL = ("function_call", "", ())
+_CALL_KEYS = frozenset({"type", "call_id", "name", "arguments"})
 
 
 def _item_texts(item: Mapping[str, Any], texts: list[str], layout: list[tuple[str, str, tuple[str, ...]]]) -> str:

@@ -29,6 +29,8 @@ class Accepted(NamedTuple):
 
     words: int
     turns: int
+    request: bytes
+    """The canonical JSON of `input`."""
     tool_texts: tuple[bytes, ...]
     """The canonical JSON of each tool."""
     separators: int
@@ -38,17 +40,20 @@ class Accepted(NamedTuple):
 class FastPath:
     """Judges rows by shape; remembers the tools it has met, because rows share them.
 
-    `plain_text` says that no text rule can fire on a string, `plain_answers` that no answer rule can fire on a row, and
-    `clean_tool` whether a tool definition has no finding.
+    `undamaged` says that no rule of damage can fire on a string, `plain_prompt` that no rule of prompts can fire on what a user
+    says, `plain_answers` that no answer rule can fire on a row with those texts of users, and `clean_tool` whether a tool
+    definition has no finding.
     """
 
     def __init__(
         self,
-        plain_text: Callable[[str, bytes | None], bool],
-        plain_answers: Callable[[Mapping[str, Any]], bool],
+        undamaged: Callable[[str, bytes | None], bool],
+        plain_prompt: Callable[[str], bool],
+        plain_answers: Callable[[Mapping[str, Any], Sequence[str]], bool],
         clean_tool: Callable[[dict[str, Any]], bool],
     ) -> None:
-        self._plain_text = plain_text
+        self._undamaged = undamaged
+        self._plain_prompt = plain_prompt
         self._plain_answers = plain_answers
         self._clean_tool = clean_tool
         self._tools: dict[bytes, tuple[str, int, int] | None] = {}
@@ -59,25 +64,27 @@ class FastPath:
         Their strings are looked at all together, joined by NUL, and row by row only if something in them is not plain.
         """
         texts: list[str] = []
-        ends: list[int] = []
+        prompts: list[str] = []
+        ends: list[tuple[int, int]] = []
         found: list[Accepted | None] = []
         for row in rows:
-            start = len(texts)
-            accepted = self._accept(row, texts)
+            start, first = len(texts), len(prompts)
+            accepted = self._accept(row, texts, prompts)
             if accepted is None:
-                del texts[start:]
+                del texts[start:], prompts[first:]
             found.append(accepted)
-            ends.append(len(texts))
-        if not self._plain_text("\0".join(texts), raw):
-            start = 0
-            for index, end in enumerate(ends):
-                if found[index] is not None and not self._plain_text("\0".join(texts[start:end]), None):
+            ends.append((len(texts), len(prompts)))
+        if not (self._undamaged("\0".join(texts), raw) and self._plain_prompt("\0".join(prompts))):
+            start = first = 0
+            for index, (end, last) in enumerate(ends):
+                own, said = "\0".join(texts[start:end]), "\0".join(prompts[first:last])
+                if not (self._undamaged(own, None) and self._plain_prompt(said)):
                     found[index] = None
-                start = end
+                start, first = end, last
         return found
 
-    def _accept(self, row: Any, texts: list[str]) -> Accepted | None:
-        """Measure a row and append its strings to `texts`.
+    def _accept(self, row: Any, texts: list[str], prompts: list[str]) -> Accepted | None:
+        """Measure a row; append its strings to `texts`, and those of its user's messages to `prompts`, too.
 
         The words of `json.dumps(params).split()` are counted without a dump: one, one more for each separator (`", "` and
         `": "`) between tokens, and one more for each maximal run of spaces inside a string.
@@ -92,30 +99,30 @@ class FastPath:
         runs = turns = 0
         names: frozenset[str] | set[str] = frozenset()
         tool_texts: tuple[bytes, ...] = ()
-
-        for key, value in params.items():
-            if key == "input":
-                continue
-            if key == "tools":
-                tools = self._accept_tools(value)
-                if tools is None:
+        if len(params) > 1:
+            for key, value in params.items():
+                if key == "input":
+                    continue
+                if key == "tools":
+                    tools = self._accept_tools(value)
+                    if tools is None:
+                        return None
+                    names, tool_texts, more, run = tools
+                    separators += more
+                    runs += run
+                elif not _plain_parameter(key, value):
                     return None
-                names, tool_texts, more, run = tools
-                separators += more
-                runs += run
-            elif not _plain_parameter(key, value):
+                elif type(value) is str:
+                    texts.append(value)
+                    runs += _runs(encode(value))
+            if "tool_choice" in params and not tool_texts and params["tool_choice"] != "auto":
                 return None
-            elif type(value) is str:
-                texts.append(value)
-                runs += _runs(value)
-        if "tool_choice" in params and not tool_texts and params["tool_choice"] != "auto":
-            return None
 
+        first = len(prompts)
         if type(prompt) is str:
             if not prompt.strip():
                 return None
-            texts.append(prompt)
-            runs = runs + _runs(prompt)
+            prompts.append(prompt)
             turns = 1
         elif type(prompt) is list and prompt:
             separators += len(prompt) - 1
@@ -125,50 +132,54 @@ class FastPath:
                     return None
                 content = item.get("content")
                 role = item.get("role", "")
-                if type(role) is not str:
-                    return None
-                if role == "user":
-                    turns += 1
                 if type(content) is str:
                     size = len(item)
                     if (
-                        role not in _ROLES
+                        type(role) is not str
+                        or role not in _ROLES
                         or not content
                         or content.isspace()
                         or not (size == 2 or (size == 3 and item.get("type") == "message"))
                     ):
                         return None
-                    texts.append(content)
+                    if role == "user":
+                        turns += 1
+                        prompts.append(content)
+                    else:
+                        texts.append(content)
                     separators += 2 * size - 1
-                    runs += _runs(content)
                     continue
-                added = _accept_item(item, content, calls, names, texts)
+                if type(role) is not str:
+                    return None
+                if role == "user":
+                    turns += 1
+                added = _accept_item(item, content, calls, names, prompts if role == "user" else texts)
                 if added is None:
                     return None
-                separators += added[0]
-                runs += added[1]
+                separators += added
             if not all(calls.values()):
                 return None
         else:
             return None
+        said = prompts[first:]
+        texts += said
 
+        if not _ELSEWHERE.isdisjoint(row) or ("agent_ref" in row and not _usable_agent_ref(row["agent_ref"])):
+            return None
         all_separators = separators + 2 * len(row) - 1
         for key, value in row.items():
-            if key == "responses_create_params":
-                continue
-            if key in _ELSEWHERE or (key == "agent_ref" and not _usable_agent_ref(value)):
-                return None
             kind = type(value)
             if kind is str:
                 texts.append(value)
-            elif kind is not float and kind is not bool and value is not None:
+            elif kind is not float and kind is not bool and value is not None and key != "responses_create_params":
                 nested = _nested(value, texts)
                 if nested is None:
                     return None
                 all_separators += nested
-        if not self._plain_answers(row):
+        if not self._plain_answers(row, said):
             return None
-        return Accepted(1 + separators + runs, turns, tool_texts, all_separators)
+        request = encode(prompt)
+        return Accepted(1 + separators + runs + _runs(request), turns, request, tool_texts, all_separators)
 
     def _accept_tools(self, tools: Any) -> tuple[set[str], tuple[bytes, ...], int, int] | None:
         """Names, canonical JSON, separators and runs of spaces of a list of function tools."""
@@ -188,7 +199,7 @@ class FastPath:
                 if between is None or not self._clean_tool(tool):
                     known = None
                 else:
-                    known = (tool["name"], between, _runs(text.decode()))
+                    known = (tool["name"], between, _runs(text))
                 if len(self._tools) > 50_000:
                     self._tools.clear()
                 self._tools[text] = known
@@ -203,8 +214,8 @@ class FastPath:
 
 def _accept_item(
     item: dict[str, Any], content: Any, calls: dict[str, bool], names: frozenset[str] | set[str], texts: list[str]
-) -> tuple[int, int] | None:
-    """Separators and runs of a message with parts, a function call or its output. `calls`: call id -> answered."""
+) -> int | None:
+    """Separators of a message with parts, a function call or its output. `calls`: call id -> answered."""
     kind = item.get("type")
     separators = 2 * len(item) - 1
     if type(content) is list:
@@ -220,7 +231,6 @@ def _accept_item(
         if not content or not _usable_status(item):
             return None
         separators += len(content) - 1
-        runs = _runs(item.get("id", ""))
         for part in content:
             if type(part) is not dict or len(part) != part_keys or part.get("type") != part_type:
                 return None
@@ -229,8 +239,7 @@ def _accept_item(
                 return None
             texts.append(text)
             separators += 2 * part_keys - 1
-            runs += _runs(text)
-        return separators, runs
+        return separators
     call_id = item.get("call_id")
     if type(call_id) is not str or not call_id or "content" in item:
         return None
@@ -246,21 +255,18 @@ def _accept_item(
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             return None
         calls[call_id] = False
-        runs = _runs(name)
     elif kind == "function_call_output":
         text = item.get("output")
         if not item.keys() <= _FUNCTION_CALL_OUTPUT or calls.get(call_id) is not False or type(text) is not str:
             return None
         calls[call_id] = True
-        runs = 0
     else:
         return None
     if len(item) > 4 or "id" in item or "status" in item:
         if not _usable_status(item) or type(item.get("id", "")) is not str:
             return None
-        runs += _runs(item.get("id", ""))
     texts.append(text)
-    return separators, runs + _runs(text) + _runs(call_id)
+    return separators
 
 
 def _plain_parameter(key: str, value: Any) -> bool:
@@ -338,12 +344,13 @@ def _usable_status(item: dict[str, Any]) -> bool:
     return type(status) is str and status in _STATUSES
 
 
-def _runs(text: str) -> int:
-    """Number of maximal runs of spaces."""
-    spaces = text.count(" ")
-    if "  " in text:
-        spaces -= sum([len(run) - 1 for run in _LONG_RUNS(text)])
+def _runs(text: bytes) -> int:
+    """Number of maximal runs of spaces in the strings of canonical JSON, which has no others."""
+    spaces = text.count(b" ")
+    for run in _LONG_RUNS(text):
+        spaces -= len(run) - 1
     return spaces
 
 
-_LONG_RUNS = re.compile("  +").findall
+# Two literals in front are searched for faster than one and its repetition.
+_LONG_RUNS = re.compile(b"  [ ]*").findall

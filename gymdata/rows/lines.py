@@ -137,14 +137,15 @@ def _split(blocks: Iterator[bytes], max_line_bytes: int) -> Iterator[bytes | int
                 pending.clear()
             continue
         if held:
-            first = block.find(b"\n")
-            held += first
+            held += block.find(b"\n")
             if held > max_line_bytes:
                 yield held
+                first = block.find(b"\n") + 1
+                block, end = block[first:], end - first
             else:
-                yield b"".join(pending) + block[:first]
+                end += sum(map(len, pending))
+                block = b"".join([*pending, block])
             pending.clear()
-            block, end = block[first + 1 :], end - first - 1
         if end >= 0:
             yield block[:end]
         held = len(block) - end - 1

@@ -15,6 +15,8 @@ StampKind = Literal["agent_ref", "task_source", "both"]
 
 _WHITESPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
+_NO_VALUE = b"{" + _WHITESPACE
+"""What may stand before the brace at the end of a row, other than a value."""
 _raw = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -36,13 +38,17 @@ class Stamper:
         self._values = values
         self._decoded = {key: None if value is None else msgspec.json.decode(value) for key, value in values.items()}
         self._tail = b", ".join(b'"%s": %s' % (key.encode(), value) for key, value in values.items() if value is not None)
+        self._end = b", " + self._tail + b"}"
         self._keys = values.keys()
         self._tails: dict[bytes, bytes | None] = {}
 
     def __call__(self, line: bytes, row: dict[str, Any]) -> bytes:
         """The stamped bytes of `line`, which decoded to `row`; no line feed at the end, no byte-order mark at the start."""
-        line = line.strip(_WHITESPACE).removeprefix(_BOM).lstrip(_WHITESPACE)
+        if line[-1:] != b"}" or line[:1] != b"{":
+            line = line.strip(_WHITESPACE).removeprefix(_BOM).lstrip(_WHITESPACE)
         if self._keys.isdisjoint(row):
+            if line[-2:-1] not in _NO_VALUE:
+                return line[:-1] + self._end
             return _append(line, self._tail)
         for key, value in self._values.items():
             if key not in row:

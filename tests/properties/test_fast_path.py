@@ -96,7 +96,7 @@ def agree(line: bytes) -> bool:
     (accepted,) = _fast_path().accept([row], line)
     if accepted is None:
         return False
-    facts = describe(row, accepted.tool_texts)
+    facts = describe(row, accepted.request, accepted.tool_texts)
     if has_repeated_key(line, facts.size, accepted.separators):
         return False
     judgement = judge(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gymdata.validation.findings import Finding
@@ -29,15 +29,19 @@ _NO_STATEMENT = re.compile(
 """What makes of "the answer is no" a condition, a question or a format."""
 
 
-def is_plain_answer(row: Mapping[str, Any]) -> bool:
-    """True only if no rule of this module can fire on a row."""
+def is_plain_answer(row: Mapping[str, Any], texts: Iterable[str]) -> bool:
+    """True only if no rule of this module can fire on a row; `texts` are those of its user messages."""
     if "options" in row and not _are_usual(row["options"], row.get("expected_answer")) and next(_check_options(row), None):
         return False
     for name in _FIELDS:
         if name in row and _is_empty(row[name]):
             return False
     answer = _answer(row)
-    return not answer or not any(_leaks(answer, text) for _, text in _user_texts(row))
+    if answer:
+        for text in texts:
+            if answer in text and _leaks(answer, text):
+                return False
+    return True
 
 
 def _are_usual(options: Any, answer: Any) -> bool:

@@ -1,7 +1,7 @@
 """Rules of content: what the schema takes, though a model, a verifier or a reader could not make sense of it.
 
-`check` judges a row that satisfies the schema. The `is_plain_…` functions are its sound shadows for the fast path: they say
-yes only where no rule of theirs can fire.
+`check` judges a row that satisfies the schema. `is_undamaged`, `has_no_placeholder` and `is_plain_answer` are its sound shadows
+for the fast path: they say yes only where no rule of theirs can fire.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from gymdata.validation.findings import Finding
 from gymdata.validation.rules.answers import check_answers, is_plain_answer
 from gymdata.validation.rules.content_catalogue import CONTENT_RULES
 from gymdata.validation.rules.images import check_image
-from gymdata.validation.rules.texts import check_damage, check_placeholders, is_plain_text
+from gymdata.validation.rules.texts import check_damage, check_placeholders, has_no_placeholder, is_undamaged
 
-__all__ = ["CONTENT_RULES", "check", "check_tool", "is_plain_answer", "is_plain_text"]
+__all__ = ["CONTENT_RULES", "check", "check_tool", "has_no_placeholder", "is_plain_answer", "is_undamaged"]
 
 _ROOT = "$.responses_create_params"
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})

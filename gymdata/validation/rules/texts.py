@@ -79,21 +79,26 @@ _IN_CODE = re.compile(r"\b[fF][rR]?[\"']|`|\bprint|\bconsole\.|\w\(")
 _LATEX = re.compile(r"\\[A-Za-z]+\s*\Z")
 
 
-def is_plain_text(text: str, raw: bytes | None = None) -> bool:
-    """True only if no rule of this module can fire on a text, wherever it stands, or on any of several joined by NUL.
+def is_undamaged(text: str, raw: bytes | None = None) -> bool:
+    """True only if `check_damage` finds nothing in a text, nor in any of several joined by NUL.
 
     `raw`, where it is at hand, is JSON that holds the text.
     """
     for control, expression in _LOST_BACKSLASH:
         if control in text and expression.search(text):
             return False
-    if not text.isascii():
-        encoded = text.encode(errors="surrogatepass") if raw is None else raw
-        if any(sign in encoded and doubtful.search(encoded) for sign, doubtful in _DOUBTFUL):
-            encoded = text.encode(errors="surrogatepass")
-            beyond = b" ".join(encoded.translate(_ASCII_AS_SPACE).split()).decode(errors="surrogatepass")
-            if "\ufffd" in beyond or (_MAYBE_MOJIBAKE.search(beyond) and _MOJIBAKE.search(text)):
-                return False
+    if text.isascii():
+        return True
+    encoded = text.encode(errors="surrogatepass") if raw is None else raw
+    if not any(sign in encoded and doubtful.search(encoded) for sign, doubtful in _DOUBTFUL):
+        return True
+    encoded = text.encode(errors="surrogatepass")
+    beyond = b" ".join(encoded.translate(_ASCII_AS_SPACE).split()).decode(errors="surrogatepass")
+    return "\ufffd" not in beyond and not (_MAYBE_MOJIBAKE.search(beyond) and _MOJIBAKE.search(text))
+
+
+def has_no_placeholder(text: str) -> bool:
+    """True only if `check_placeholders` finds nothing in a text, nor in any of several joined by NUL."""
     if "{" in text and _BRACES.search(text):
         return False
     if "$" in text and _DOLLAR.search(text):

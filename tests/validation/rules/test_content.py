@@ -364,7 +364,9 @@ FRAGMENTS = [
 def test_plain_rows_have_no_finding_of_text_or_answer(text: str, answer: Any) -> None:
     row = {"responses_create_params": {"input": [user(text)]}, "question": "x", "expected_answer": answer}
     found = {finding.code for finding in content.check(row)}
-    if content.is_plain_text(text):
-        assert not found & {"GD310", "GD311"}
-    if content.is_plain_answer(row):
+    if content.is_undamaged(text):
+        assert "GD310" not in found
+    if content.has_no_placeholder(text):
+        assert "GD311" not in found
+    if content.is_plain_answer(row, [text]):
         assert not found & {"GD401", "GD402", "GD403", "GD404"}
