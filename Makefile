@@ -7,7 +7,7 @@ READY := .venv/.ready
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare dev test check format schemas lock bench faults fuzz clean
+.PHONY: help prepare dev serve rollouts test check format schemas lock bench faults fuzz clean
 
 help: ## this list
 	@echo "make prepare ENV=math   then   make test"
@@ -29,6 +29,12 @@ prepare: $(READY) ## validated, measured, collated splits of an environment: mak
 
 dev: $(READY) ## the asset graph in a browser, http://127.0.0.1:3000: make dev [ARGS="--port 3001"]
 	@$(BIN)/python -m dagster_defs.home dagster dev $(ARGS)
+
+serve: ## a real vLLM on http://127.0.0.1:8000/v1, in the foreground: make serve [MODEL=smollm2|tiny|FOLDER] [ARGS="--port 8001"]
+	@$(PYTHON) serving/serve.py $(or $(MODEL),smollm2) $(ARGS)
+
+rollouts: $(READY) ## rollouts with a real model, scored and measured: make rollouts ENV=math [REPEATS=4] [ARGS="--limit 8"]
+	@$(BIN)/python -m serving.rollouts $(ENV) --num-repeats $(or $(REPEATS),4) $(ARGS)
 
 test: $(READY) ## the tests: make test [ARGS="-k stamp"]
 	$(BIN)/pytest -q -m "not slow" $(ARGS)
@@ -56,12 +62,13 @@ lock: ## requirements.lock from pyproject.toml (needs uv): make lock [ARGS=--upg
 bench: $(READY) ## speed and memory beside NeMo Gym 0.7.0 (needs Python 3.13, or GYMDATA_GYM_PYTHON): make bench [ARGS="--megabytes 20"]
 	$(BIN)/python benchmarks/prepare.py $(ARGS)
 
-faults: $(READY) ## 200 runs killed at random moments, full disks
+faults: $(READY) ## 200 runs of prepare and 100 of collect killed at random moments, full disks
 	GYMDATA_KILLS=200 $(BIN)/pytest -q tests/faults/test_interrupted.py $(ARGS)
+	GYMDATA_KILLS=100 $(BIN)/pytest -q tests/faults/test_rollouts_killed.py $(ARGS)
 
 fuzz: $(READY) ## ten minutes of mutated files, then the fast path against the exact one
 	GYMDATA_FUZZ_SECONDS=600 $(BIN)/pytest -q tests/faults/test_bad_input.py tests/properties $(ARGS)
 
-clean: ## remove what make made: environments and caches
-	rm -rf .venv .venv-gym .pytest_cache .ruff_cache .hypothesis dist
-	find gymdata tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+clean: ## remove what make made: environments, models and caches
+	rm -rf .venv .venv-gym .venv-vllm .models .pytest_cache .ruff_cache .hypothesis dist
+	find gymdata dagster_defs serving tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
