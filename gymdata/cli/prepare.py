@@ -11,8 +11,9 @@ from gymdata.engine.local import default_jobs
 from gymdata.errors import UsageError
 
 if TYPE_CHECKING:
+    from gymdata.cli.progress import Progress
     from gymdata.environments.model import Environment
-    from gymdata.prepare import Prepared
+    from gymdata.prepare import Options, Prepared
     from gymdata.validation.report import Report
 
 
@@ -43,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--overwrite-metrics",
         action="store_true",
         help="replace the metrics file beside a source file if it does not fit the rows",
+    )
+    parser.add_argument(
+        "--gold",
+        action="store_true",
+        help="also run each row's verifier on the row's own answer and on a wrong one; refused answers stop the run",
     )
     parser.add_argument("--format", choices=["text", "json"], default="text")  # fmt: skip
 
@@ -105,6 +111,12 @@ def run_prepare(args: argparse.Namespace, environments: list[Environment], measu
     )
     if not args.download:
         tell_bundled(environments)
+    gold = getattr(args, "gold", False)  # a command of its own shares this, without the option
+
+    def accept(report: Report) -> None:
+        if gold:
+            _with_gold(report, environments, options, args, progress)
+
     try:
         prepared = prepare(
             environments,
@@ -114,6 +126,7 @@ def run_prepare(args: argparse.Namespace, environments: list[Environment], measu
             data_source=args.data_source,
             overwrite_metrics=args.overwrite_metrics,
             jobs=_positive(args.jobs, "--jobs") or 1,
+            accept=accept,
             on_progress=progress,
             on_wait=lambda: print(f"another run is writing to {directory}; waiting for it", file=sys.stderr),
             on_fetched=lambda fetched: print(f"fetched {fetched.path}: {describe(fetched)}", file=sys.stderr),
@@ -123,6 +136,8 @@ def run_prepare(args: argparse.Namespace, environments: list[Environment], measu
         print_report(error.report, args.format)
         print(f"gymdata: error: {error}", file=sys.stderr)
         return error.exit_code
+    if prepared.cached:
+        accept(prepared.report)
     progress.clear()
     if args.format == "json":
         sys.stdout.write(prepared.manifest.to_json().decode())
@@ -130,6 +145,31 @@ def run_prepare(args: argparse.Namespace, environments: list[Environment], measu
         print_report(prepared.report, "text")
         print(summary(prepared), file=sys.stderr)
     return 0
+
+
+def _with_gold(
+    report: Report, environments: list[Environment], options: Options, args: argparse.Namespace, progress: Progress
+) -> None:
+    """Run the gold check on the files that were read, and print what it found. Raises DataError if a right answer is refused."""
+    from gymdata.errors import DataError
+    from gymdata.prepare import source_files
+    from gymdata.validate import Target, with_gold
+    from gymdata.validation.report import Report
+
+    datasets = source_files(environments, options, download=args.download)
+    targets = [Target(one.path, one.jsonl_fpath, environment=of, instance=one.instance) for of, one in datasets]
+    files, rows, unanswered = with_gold(targets, report.files, jobs=args.jobs, on_progress=progress)
+    checked = Report(tuple(files))
+    progress.clear()
+    print(f"gold check: {rows:,} rows; {unanswered:,} of them have no answer of their own to try", file=sys.stderr)
+    if (refused := checked.errors - report.errors) > 0:
+        print_report(checked, args.format)
+        raise DataError(
+            f"the gold check refuses {refused:,} rows: no response to them could be right; nothing was written",
+            "correct their answers, or remove the rows",
+        )
+    if checked.warnings > report.warnings:
+        print_report(checked, "text")
 
 
 def load_environments(args: argparse.Namespace) -> list[Environment]:

@@ -77,3 +77,31 @@ def test_real_answers_of_math_are_all_accepted_and_those_written_as_lists_are_do
     lists = [number for number, line in enumerate(lines, 1) if json.loads(line)["expected_answer"].startswith("['")]
     assert code == 0
     assert [line for line, finding in found if finding == "GD407"] == lists
+
+
+OWN = """
+mcqa: {resources_servers: {mcqa: {entrypoint: app.py, domain: knowledge}}}
+own_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {type: resources_servers, name: mcqa}
+      model_server: {type: responses_api_models, name: policy_model}
+      datasets: [{name: train, type: train, jsonl_fpath: own.jsonl, license: Apache 2.0}]
+"""
+
+
+def test_prepare_writes_nothing_where_an_answer_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["prepare", "math", "--gold"]) == 0
+    assert "gold check: 52 rows" in capsys.readouterr().err
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments" / "own.yaml").write_text(OWN)
+    row = {"responses_create_params": {"input": "?"}, "options": [{"A": "1"}, {"B": "2"}], "expected_answer": "B"}
+    for answer, code in (("B", 0), ("C", 1)):
+        (tmp_path / "own.jsonl").write_text(json.dumps(row | {"expected_answer": answer}) + "\n")
+        assert main(["prepare", "own", "--gold"]) == code
+        assert (tmp_path / "data/own/train.jsonl").read_text().count('"expected_answer": "B"') == 1
+    said = capsys.readouterr().err
+    assert "GD405" in said
+    assert "nothing was written" in said
