@@ -7,6 +7,7 @@ Options after ENV are those of `gymdata rollouts collect`.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -19,6 +20,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = "http://127.0.0.1:8000"
 START_SECONDS = 300
+FORM = {"structured_outputs": {"regex": r"[^\\]{1,220}\\boxed\{-?[0-9]{1,4}\}"}}
+"""SmolLM2 seldom thinks of boxes: with this its answers end as the verifier of mathematics reads them, and are right now and then."""
 
 
 def main() -> int:
@@ -29,6 +32,8 @@ def main() -> int:
     output = Path("rollouts", f"{environment}.jsonl")
     command = [sys.executable, "-m", "gymdata.cli.main", "rollouts"]
     collect = [*command, "collect", environment, "--output", str(output), "--temperature", "0.7", "--max-output-tokens", "512"]
+    if environment == "math" and "--model-url" not in more and "--extra-body" not in more:
+        collect += ["--extra-body", json.dumps(FORM)]
     with contextlib.nullcontext() if "--model-url" in more else server(output.parent / "vllm.log"):
         code = subprocess.run([*collect, *more], check=False).returncode
     if code in (0, 1, 3) and output.is_file() and output.stat().st_size:

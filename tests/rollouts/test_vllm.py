@@ -38,16 +38,16 @@ pytestmark = [
 
 
 class Server:
-    """vLLM with the tiny model, which can be killed and started again."""
+    """vLLM with a small model, which can be killed and started again."""
 
-    def __init__(self, log: Path) -> None:
-        self._log = log
+    def __init__(self, log: Path, model: str = "tiny") -> None:
+        self._log, self._model = log, model
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/v1"
 
     def start(self) -> None:
-        command = [sys.executable, str(ROOT / "serving" / "serve.py"), "tiny", "--port", str(self.port)]
+        command = [sys.executable, str(ROOT / "serving" / "serve.py"), self._model, "--port", str(self.port)]
         with open(self._log, "ab") as log:
             environment = {**os.environ, "GYMDATA_VLLM_PYTHON": str(PYTHON)}
             # A session of its own: killed alone, the server would leave its engine behind.
@@ -178,7 +178,13 @@ def collect(server: Server, folder: Path, *more: str) -> list[dict[str, Any]]:
 def test_tools_are_called_and_answer(server: Server, tmp_path: Path):
     """What the model says is forced to be a call, until the steps are used up. (Of tools with `strict` vLLM makes a grammar of its own.)"""
     parameters = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
-    tool = {"type": "function", "name": "increment_counter", "description": "Add to the counter.", "parameters": parameters, "strict": False}
+    tool = {
+        "type": "function",
+        "name": "increment_counter",
+        "description": "Add to the counter.",
+        "parameters": parameters,
+        "strict": False,
+    }
     row = {"responses_create_params": {"input": "Add 3.", "tools": [tool]}, "initial_count": 1, "expected_count": 4}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
     forced = json.dumps({"structured_outputs": {"regex": CALL}})
@@ -223,3 +229,25 @@ def test_a_server_killed_in_the_middle_costs_nothing(server: Server, tmp_path: P
     found = [json.loads(line) for line in output.read_text().splitlines()]
     counts = Counter((row["_ng_task_index"], row["_ng_rollout_index"]) for row in found)
     assert counts == {(task, rollout): 1 for task in range(60) for rollout in range(4)}
+
+
+@pytest.mark.slow
+def test_a_model_that_can_talk_is_right_now_and_then(tmp_path: Path):
+    running = Server(tmp_path / "vllm.log", "smollm2")
+    running.start()
+    try:
+        running.wait()
+        rows = tmp_path / "rows.jsonl"
+        prompt = "Solve the following math problem. Put the final answer inside \\boxed{{}}.\n\nWhat is {} + {}?"
+        pairs = [(one, two) for one in range(1, 7) for two in range(one, 7)]
+        texts = [
+            json.dumps({"responses_create_params": {"input": prompt.format(*pair)}, "expected_answer": str(sum(pair))})
+            for pair in pairs
+        ]
+        rows.write_text("\n".join(texts))
+        form = json.dumps({"structured_outputs": {"regex": r"[^\\]{1,220}\\boxed\{[0-9]{1,4}\}"}})
+        more = ("--env", "math", "--num-repeats", "4", "--temperature", "0.7", "--max-output-tokens", "128", "--extra-body", form)
+        found = collect(running, tmp_path, str(rows), *more)
+    finally:
+        running.kill()
+    assert len(found) == 84 and sum(row["reward"] for row in found) > 0
