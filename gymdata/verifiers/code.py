@@ -16,9 +16,9 @@ import secrets
 import time
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Any, ClassVar
+from typing import Any
 
 from gymdata.verifiers import Gold, Response, Row, Verdict, VerifierFailure
 from gymdata.verifiers.responses import items, message, output_text
@@ -49,7 +49,7 @@ class Code:
 
     test_seconds: float = 10.0
     reasoning_format_penalty: float = 0.0
-    name: ClassVar[str] = "code_gen"
+    name: str = field(default="code_gen", init=False, repr=False)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Code:

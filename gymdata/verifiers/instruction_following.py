@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 from gymdata.errors import UsageError
 from gymdata.verifiers import Gold, Response, Row, Verdict, VerifierFailure
@@ -26,7 +26,7 @@ LONGEST = 1 << 20
 class InstructionFollowing:
     """Scores `instruction_id_list` and `kwargs` of a row, or of its `verifier_metadata`; `grading_mode` binary or fraction."""
 
-    name: ClassVar[str] = "instruction_following"
+    name: str = field(default="instruction_following", init=False, repr=False)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> InstructionFollowing:

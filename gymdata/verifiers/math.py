@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 from gymdata.errors import UsageError
 from gymdata.verifiers import Gold, Response, Row, Verdict, VerifierFailure
@@ -46,7 +46,7 @@ _DIGITS = re.compile(r"\d+")
 class Math:
     """Scores `expected_answer` of a row."""
 
-    name: ClassVar[str] = "math"
+    name: str = field(default="math", init=False, repr=False)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Math:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 from gymdata.errors import UsageError
 from gymdata.verifiers import Gold, Response, Row, Verdict, VerifierFailure
@@ -36,8 +36,8 @@ class Mcqa:
     """`mode`, where the configuration gives one, goes before the row's `grading_mode`."""
 
     mode: str | None = None
-    name: ClassVar[str] = "mcqa"
-    version: ClassVar[str] = "1"
+    name: str = field(default="mcqa", init=False, repr=False)
+    version: str = field(default="1", init=False, repr=False)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Mcqa:

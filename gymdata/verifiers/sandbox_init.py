@@ -195,14 +195,14 @@ def _exchange(
     """Texts by pipe, and why the program was stopped, if it was. All pipes are closed and the program is dead or dying then."""
     pending = memoryview(asked.get("stdin", "").encode(errors="replace"))
     os.set_blocking(feed, False)
-    reading, stopped = set(texts), ""
+    reading, stopped, ended = set(texts), "", False
     writing = {feed}
     while reading:
         left = started + settings["seconds"] + 0.5 - time.monotonic()
         if left <= 0:
             stopped = "time"
             break
-        readable, writable, _ = select.select(reading, writing, [], min(left, 0.05))
+        readable, writable, _ = select.select(reading, writing, [], 0 if ended else min(left, 0.05))
         for end in readable:
             block = os.read(end, 65536)
             texts[end] += block
@@ -219,8 +219,10 @@ def _exchange(
             if not pending:
                 os.close(end)
                 writing.clear()
-        if not readable and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        if ended and not readable:
             break  # a process that it left behind holds the pipes open
+        # Looked at before the pipes are: what it wrote last is then still read.
+        ended = ended or bool(os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT))
     for end in (*texts, *writing):
         os.close(end)
     try:

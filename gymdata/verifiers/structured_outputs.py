@@ -13,8 +13,8 @@ import io
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any
 
 from gymdata.errors import UsageError
 from gymdata.verifiers import Gold, Response, Row, Verdict, VerifierFailure
@@ -42,7 +42,7 @@ class StructuredOutputs:
     """Scores `schema_str` and `schema_type` of a row."""
 
     xml_coerce_types: bool = True
-    name: ClassVar[str] = "structured_outputs"
+    name: str = field(default="structured_outputs", init=False, repr=False)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> StructuredOutputs:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 from gymdata.errors import UsageError
 from gymdata.verifiers import Gold, Response, Row, Verdict, VerifierFailure
@@ -35,8 +35,8 @@ class ArgumentComparison:
     allow_subset: bool = False
     allow_superset: bool = False
     mode: Mode = "binary_strict"
-    name: ClassVar[str] = "single_step_tool_use_with_argument_comparison"
-    version: ClassVar[str] = "1"
+    name: str = field(default="single_step_tool_use_with_argument_comparison", init=False, repr=False)
+    version: str = field(default="1", init=False, repr=False)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> ArgumentComparison:
@@ -202,8 +202,8 @@ def _matching(candidates: Sequence[Sequence[int]]) -> dict[int, int]:
 class SingleToolCall:
     """1 if the response calls `get_weather` at all."""
 
-    name: ClassVar[str] = "example_single_tool_call"
-    version: ClassVar[str] = "1"
+    name: str = field(default="example_single_tool_call", init=False, repr=False)
+    version: str = field(default="1", init=False, repr=False)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> SingleToolCall:
@@ -228,8 +228,8 @@ class SingleToolCall:
 class MultiStep:
     """1 if the last call of `extract_synonym_values` hands in the expected values, in order."""
 
-    name: ClassVar[str] = "example_multi_step"
-    version: ClassVar[str] = "1"
+    name: str = field(default="example_multi_step", init=False, repr=False)
+    version: str = field(default="1", init=False, repr=False)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> MultiStep:
@@ -277,8 +277,8 @@ class MultiStep:
 class SessionState:
     """1 if the calls of `increment_counter` that were carried out bring the counter to `expected_count`."""
 
-    name: ClassVar[str] = "example_session_state_mgmt"
-    version: ClassVar[str] = "1"
+    name: str = field(default="example_session_state_mgmt", init=False, repr=False)
+    version: str = field(default="1", init=False, repr=False)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> SessionState:

@@ -53,6 +53,10 @@ class TestIsolated:
         ran = sandbox.run("import sys\nprint(int(input()) * 2)\nsys.exit(3)", stdin="21\n")
         assert (ran.stopped, ran.code, ran.output) == ("", 3, "42\n")
 
+    def test_nothing_of_a_short_output_is_lost_between_two_looks_at_the_pipes(self, sandbox):
+        ran = [sandbox.run("print('said')", token=str(number)) for number in range(200)]
+        assert [(one.output, one.value) for one in ran] == [("said\n", str(number)) for number in range(200)]
+
     def test_a_function_is_called_with_arguments(self, sandbox):
         assert sandbox.run("def f(a, b): return a, [b]", function="f", arguments=[1, "x"]).value == '[1, ["x"]]'
         assert sandbox.run("class Solution:\n def f(self): return None", function="f").value == "null"
