@@ -173,7 +173,16 @@ def test_several_steps_get_nemo_gyms_verdicts():
     theirs = verdicts("example_multi_step", [(STEP, response) for response in HANDED_IN])
     for response, expected in zip(HANDED_IN, theirs, strict=True):
         verdict = MultiStep().verify(STEP, response)
-        assert {"reward": verdict.reward} | {key: verdict.extras[key] for key in expected if key != "reward"} == expected
+        ours = verdict.extras | {"reward": verdict.reward}
+        keys = (
+            "reward",
+            "parsed_synonym_values",
+            "accuracy",
+            "set_overlap",
+            "original_term_minefield_hit",
+            "order_instruction_following_failure",
+        )
+        assert {key: ours[key] for key in keys} == {key: expected[key] for key in keys}
 
 
 COUNTER = {"initial_count": 3, "expected_count": 10}
