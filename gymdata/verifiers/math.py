@@ -39,7 +39,7 @@ _UNIT = re.compile(r"([$€£]?\s*[+-]?[\d.,]*\d)\s+[A-Za-z]{2}[A-Za-z ]*")
 _UNITS = re.compile(r"\\(?:text|mbox|mathrm|textrm)\s*\{[^{}]*\}(?:\^\{?\d\}?)?")
 _BASE = re.compile(r"([+-]?[0-9A-Fa-f.]+)_\{?(\d{1,2})\}?")
 _PLAIN = re.compile(r"([+-]?[0-9A-Fa-f.]+)")
-_DIGITS = re.compile(r"\d+")
+_NUMBER = re.compile(r"(\d{1,400})(\d*(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)
@@ -231,10 +231,10 @@ def _readable(gold: str) -> bool:
 def _others(gold: str) -> list[str]:
     """Wrong answers that look like the right one: its first number changed, and its last; units, which do not count, left out."""
     bare = _UNITS.sub("", gold)
-    numbers = list(_DIGITS.finditer(bare))
+    numbers = list(_NUMBER.finditer(bare))
     if not numbers:
         return ["7919.25"]
-    changed = [(one, str(int(one.group()[:400]) + 1).zfill(len(one.group()))) for one in (numbers[0], numbers[-1])]
+    changed = [(one, str(int(one[1]) + 1).zfill(len(one[1])) + one[2]) for one in (numbers[0], numbers[-1])]
     return list(dict.fromkeys(bare[: one.start()] + other + bare[one.end() :] for one, other in changed))
 
 
