@@ -10,6 +10,7 @@ import base64
 import functools
 import gc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -344,10 +345,12 @@ def check_file(
 
 def _accepted_rows(path: Path, accepted: set[int]) -> Iterator[tuple[int, dict[str, Any]]]:
     number = 0
-    for part in ranges(path):
-        for chunk in chunks(part):
-            for line in [b""] if isinstance(chunk, int) else chunk.split(b"\n"):
-                number += 1
-                if number in accepted:
-                    row = _decoded_line(line)
-                    yield number, row if isinstance(row, dict) else syntax.parse(line)[0]
+    # A compressed file that is damaged further on was reported when it was scanned.
+    with suppress(DamagedFile):
+        for part in ranges(path):
+            for chunk in chunks(part):
+                for line in [b""] if isinstance(chunk, int) else chunk.split(b"\n"):
+                    number += 1
+                    if number in accepted:
+                        row = _decoded_line(line)
+                        yield number, row if isinstance(row, dict) else syntax.parse(line)[0]

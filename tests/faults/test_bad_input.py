@@ -83,6 +83,16 @@ def test_random_bytes_end_in_findings(tmp_path):
         assert report.findings
 
 
+def test_a_damaged_file_with_mixed_fields_is_looked_at_again_up_to_the_damage(tmp_path):
+    row = '{"responses_create_params": {"input": "%s?"}, "expected_answer": %s}\n'
+    rows = "".join(row % (number, number if number % 2 else f'"{number}"') for number in range(400)).encode()
+    path = tmp_path / "rows.jsonl.zst"
+    path.write_bytes(zstandard.ZstdCompressor().compress(rows) + b"no frame")
+    report = measure(Target(path), kind="task").report
+    assert report.valid == 400
+    assert {"GD100", "GD503"} <= {finding.code for finding in report.findings}
+
+
 def test_a_line_of_fifty_megabytes_works(tmp_path):
     path = tmp_path / "rows.jsonl"
     row = b'{"responses_create_params": {"input": "%s"}, "expected_answer": "4"}\n'

@@ -397,10 +397,14 @@ _LATEX_HINT = "write rows with a JSON library, which doubles each backslash"
 
 
 def _unquoted(token: str) -> str:
+    """What a string says; where it is no JSON (a control character, a wrong escape, no end), as it is written."""
     try:
         return msgspec.json.decode(token)
     except (msgspec.DecodeError, UnicodeError):
-        return json.loads(token)
+        try:
+            return json.loads(token)
+        except ValueError:
+            return token.strip('"')
 
 
 def _path(parts: list[str | int]) -> str:

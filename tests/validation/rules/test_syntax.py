@@ -172,6 +172,11 @@ def test_nesting_has_a_limit_and_no_reader_overflows(opening: str, closing: str)
     assert places(f'{{"x": "{"[" * 1000}"}}') == []
 
 
+@pytest.mark.parametrize(("key", "path"), [("a\tb", r'$["a\tb"]'), (r"a\x", r'$["a\\x"]'), ("é", r'$["\u00e9"]')])
+def test_what_is_too_deep_is_found_under_a_key_that_is_no_json(key: str, path: str) -> None:
+    assert places(f'{{"{key}": {"[" * 600}') == [("GD108", path)]
+
+
 @pytest.mark.parametrize(
     "line", ['["' + '\\"[' * 100_000, "[" * 600 + '"' + '\\"[' * 100_000, '{"a": "' + "\\\\" * 100_000, "[1," * 100_000]
 )
