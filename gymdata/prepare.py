@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from importlib import metadata
+from importlib import import_module, metadata
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -142,6 +142,9 @@ def prepare(
     with ThreadPoolExecutor(1) as digests:
         found = source_files(environments, options, download=download, data_source=data_source, on_fetched=on_fetched)
         sources = _sources(found, directory, digests)
+        if jobs > 1 and options.measure:
+            # Needed at the end; imported while this process waits for others.
+            digests.submit(import_module, "polars")
         before = read_manifest(directory)
         made_from = None
         if before is not None:

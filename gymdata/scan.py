@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from gymdata.engine.local import ordered_map
+from gymdata.engine.local import SMALL_BYTES, ordered_map
 from gymdata.errors import DataError
 from gymdata.rows.columns import Columns, count_turns, count_words
 from gymdata.rows.facts import Facts, describe
@@ -31,9 +31,6 @@ from gymdata.validation.rules import content, dataset, files, rollout, schema, s
 
 if TYPE_CHECKING:
     from gymdata.environments.prompt import Prompt
-
-SMALL_BYTES = 8 * 1024 * 1024
-"""Below this size the start of worker processes costs more than they save."""
 
 REJECTED = "rejected"
 

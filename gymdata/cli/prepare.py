@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gymdata.engine.local import default_jobs
+from gymdata.engine.local import SMALL_BYTES, default_jobs, start_importing
 from gymdata.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,6 +93,9 @@ def run(args: argparse.Namespace) -> int:
 
 def run_prepare(args: argparse.Namespace, environments: list[Environment], measure: bool = True) -> int:
     """Prepare `environments` as the arguments say; without `measure`, write no statistics and no metrics."""
+    if args.jobs > 1 and any(_size(dataset.path) >= SMALL_BYTES for one in environments for dataset in one.datasets()):
+        start_importing("gymdata.scan")
+
     from gymdata.cli.download import describe
     from gymdata.cli.progress import Progress
     from gymdata.prepare import InvalidRows, Options, prepare
@@ -238,3 +241,7 @@ def _positive(value: int | None, name: str) -> int | None:
     if value is not None and value < 1:
         raise UsageError(f"{name} {value}: must be at least 1")
     return value
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0

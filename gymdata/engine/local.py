@@ -14,10 +14,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import connection
+from multiprocessing import connection, forkserver
 from typing import TypeVar
 
 from gymdata.errors import ExternalError
+
+SMALL_BYTES = 8 * 1024 * 1024
+"""Below this size the start of worker processes costs more than they save."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -26,6 +29,13 @@ Result = TypeVar("Result")
 def default_jobs() -> int:
     """The number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def start_importing(module: str) -> None:
+    """Let the server that workers are forked from import `module` while the caller goes on, where there is such a server."""
+    if sys.platform == "linux":
+        multiprocessing.set_forkserver_preload([module])
+        forkserver.ensure_running()
 
 
 def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> Iterator[Result]:
