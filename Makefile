@@ -59,7 +59,7 @@ lock: ## requirements.lock from pyproject.toml (needs uv): make lock [ARGS=--upg
 	$(UV) pip compile pyproject.toml --extra dagster --extra plot --extra rollouts --group dev --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements.lock $(ARGS)
 
-bench: $(READY) ## speed and memory beside NeMo Gym 0.7.0 (needs Python 3.13, or GYMDATA_GYM_PYTHON): make bench [ARGS="--megabytes 20"]
+bench: $(READY) ## speed and memory of prepare beside NeMo Gym 0.7.0 (needs Python 3.13, or GYMDATA_GYM_PYTHON): make bench [ARGS="--megabytes 20"]
 	$(BIN)/python benchmarks/prepare.py $(ARGS)
 
 faults: $(READY) ## 200 runs of prepare and 100 of collect killed at random moments, full disks

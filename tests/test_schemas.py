@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -47,7 +48,7 @@ def test_documents_take_good_rows_and_refuse_bad_ones(rule: Rule) -> None:
 ROOT = Path(__file__).parents[1]
 
 
-def faults(name: str, document: object) -> list[str]:
+def faults(name: str, document: Any) -> list[str]:
     validator = jsonschema.Draft202012Validator(json.loads((ROOT / f"schemas/{name}.schema.json").read_text(encoding="utf-8")))
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)]
 

@@ -262,9 +262,8 @@ def _accept_item(
         calls[call_id] = True
     else:
         return None
-    if len(item) > 4 or "id" in item or "status" in item:
-        if not _usable_status(item) or type(item.get("id", "")) is not str:
-            return None
+    if not _usable_status(item) or type(item.get("id", "")) is not str:
+        return None
     texts.append(text)
     return separators
 

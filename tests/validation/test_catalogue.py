@@ -32,7 +32,9 @@ def findings_of(rows: str, directory: Path) -> list[Finding]:
     return measure(Target(path)).report.findings
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.code < "GD7" and rule.code not in GOLD], ids=lambda rule: rule.code)
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES.values() if rule.code < "GD7" and rule.code not in GOLD], ids=lambda rule: rule.code
+)
 def test_a_rule_is_what_its_examples_say(rule, tmp_path):
     if rule.code in NO_EXAMPLE:
         assert not rule.bad
