@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from importlib import import_module, metadata
+from importlib import metadata
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -115,6 +115,8 @@ class _Source:
     valid: int = 0
     kind: Kind = "task"
     findings: list[Finding] = field(default_factory=list)
+    metrics: dict[str, Any] | None = None
+    """Of its rows, if they are in one split and were measured for the file beside them."""
 
 
 def prepare(
@@ -142,9 +144,6 @@ def prepare(
     with ThreadPoolExecutor(1) as digests:
         found = source_files(environments, options, download=download, data_source=data_source, on_fetched=on_fetched)
         sources = _sources(found, directory, digests)
-        if jobs > 1 and options.measure:
-            # Needed at the end; imported while this process waits for others.
-            digests.submit(import_module, "polars")
         before = read_manifest(directory)
         made_from = None
         if before is not None:
@@ -356,6 +355,7 @@ def _sidecars(sources: Sequence[_Source], options: Options) -> list[tuple[Path, 
         in_part = options.limit is not None or dataset.start_idx is not None or dataset.end_idx is not None
         if not in_part and not _bundled(source):
             metrics = gym_metrics([(columns, dataset.num_repeats) for columns in source.columns.values()])
+            source.metrics = metrics if len(source.columns) == 1 else None
             documents.setdefault(sidecar_path(dataset.path), dataset.metrics_header() | metrics)
     return list(documents.items())
 
@@ -389,7 +389,9 @@ def _write_statistics(sources: Sequence[_Source], stage: Path, options: Options)
     for split in dict.fromkeys(split for source in sources for split in (source.dataset.type, *source.columns)):
         members = [source for source in sources if split in source.columns]
         header = next(source.dataset for source in (*members, *sources) if split in (source.dataset.type, *source.columns))
-        metrics = gym_metrics([(source.columns[split], source.dataset.num_repeats) for source in members])
+        metrics = members[0].metrics if len(members) == 1 else None
+        if metrics is None:
+            metrics = gym_metrics([(source.columns[split], source.dataset.num_repeats) for source in members])
         if members:
             write_facts(stage / f"{split}_facts.parquet", chain.from_iterable(_facts(source, split) for source in members))
         merged = Columns()
