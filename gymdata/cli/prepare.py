@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gymdata.engine.local import SMALL_BYTES, default_jobs, start_importing
+from gymdata.engine.local import LARGE_BYTES, SMALL_BYTES, default_jobs, start_importing
 from gymdata.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def run(args: argparse.Namespace) -> int:
 
 def run_prepare(args: argparse.Namespace, environments: list[Environment], measure: bool = True) -> int:
     """Prepare `environments` as the arguments say; without `measure`, write no statistics and no metrics."""
-    if args.jobs > 1 and any(_size(dataset.path) >= SMALL_BYTES for one in environments for dataset in one.datasets()):
+    size = sum(_size(dataset.path) for environment in environments for dataset in environment.datasets())
+    if args.jobs > 1 and SMALL_BYTES <= size < LARGE_BYTES:
         start_importing("gymdata.scan")
 
     from gymdata.cli.download import describe

@@ -22,6 +22,9 @@ from gymdata.errors import ExternalError
 SMALL_BYTES = 8 * 1024 * 1024
 """Below this size the start of worker processes costs more than they save."""
 
+LARGE_BYTES = 500 * 1024 * 1024
+"""From this size on it is not worth the memory to start them sooner."""
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -53,8 +56,6 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], jobs:
         yield from map(function, queue)
         return
     context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-    # What the workers will need is imported once, in the server that they are forked from.
-    context.set_forkserver_preload([function.__module__])
     pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker)
     try:
         pending: deque[Future[Result]] = deque(pool.submit(function, item) for item in (first, second))
