@@ -116,13 +116,13 @@ def _follows(check: Any, text: str) -> bool:
 def _library() -> Mapping[str, Any]:
     """Constraint name -> class, deterministic, and without the download that lm-eval tries when it is imported."""
     try:
-        import langdetect
-        import nltk
+        import langdetect  # pyright: ignore[reportMissingImports]
+        import nltk  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
         raise UsageError("scoring instruction following needs lm-eval", "pip install 'gymdata[ifeval]'") from None
     download, nltk.download = nltk.download, lambda *_, **__: False
     try:
-        from lm_eval.tasks.ifeval.instructions_registry import INSTRUCTION_DICT
+        from lm_eval.tasks.ifeval.instructions_registry import INSTRUCTION_DICT  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
         raise UsageError("scoring instruction following needs lm-eval", "pip install 'gymdata[ifeval]'") from None
     finally:

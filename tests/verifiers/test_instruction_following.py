@@ -97,7 +97,7 @@ def test_unusable_constraints_are_a_failure_of_the_row(row):
 
 
 def test_missing_language_data_is_a_failure_and_not_a_wrong_answer(monkeypatch):
-    import nltk
+    import nltk  # pyright: ignore[reportMissingImports]
 
     monkeypatch.setattr(nltk.data, "path", [])
     with pytest.raises(VerifierFailure, match="punkt_tab"):
