@@ -12,8 +12,9 @@ SUBCOMMANDS = {
     "profile": "measure finished rollouts, per task and per run",
     "select": "choose tasks by how often they were solved",
     "show": "page through trajectories",
+    "check-tokens": "whether token ids are those that the model saw and sampled",
 }
-"""Each is the module gymdata.cli.rollouts_<name>; these modules import nothing heavy until they run."""
+"""Each is the module gymdata.cli.rollouts_<name>, with _ for -; these modules import nothing heavy until they run."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,4 +31,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _module(name: str):
-    return importlib.import_module(f"gymdata.cli.rollouts_{name}")
+    return importlib.import_module(f"gymdata.cli.rollouts_{name.replace('-', '_')}")

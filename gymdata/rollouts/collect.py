@@ -25,6 +25,7 @@ from gymdata.rollouts.overflow import Overflow
 from gymdata.rollouts.plan import Plan, Task, Who
 from gymdata.rollouts.policy import Policy, RequestFailed, Trajectory
 from gymdata.rollouts.run import Progress, Run, Scoring, scoring
+from gymdata.rollouts.tokens import TOKEN_IDS
 from gymdata.verifiers import Verdict, Verifier
 from gymdata.verifiers.isolation import Workers
 
@@ -32,7 +33,6 @@ BREAKER = 50
 """Failures one after the other, with no rollout between them, that end a run."""
 UNSCORED = 1024
 """Rollouts that may wait to be scored before servers get no more."""
-TOKEN_IDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 
 FailureClass = Literal["context_overflow", "request_failed", "verifier_failed"]
 TERMINAL: frozenset[str] = frozenset({"context_overflow"})
