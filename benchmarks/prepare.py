@@ -39,9 +39,10 @@ simple_agent:
 
 @dataclass(frozen=True)
 class Run:
-    """What one run took: wall clock in seconds, and the peak memory of all its processes in bytes."""
+    """What one run took: wall clock and processor time in seconds, and the peak memory of all its processes in bytes."""
 
     wall: float
+    cpu: float
     peak: int
 
 
@@ -116,7 +117,7 @@ def _measure(command: list[str], rows: Path) -> Run:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode or not (rows.parent / "out" / "train.jsonl").is_file():
         sys.exit(f"\n{' '.join(command)}: exit code {process.returncode}\n{log.read_text(errors='replace')[-3000:]}")
-    return Run(wall, max(peak, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)))
+    return Run(wall, usage.ru_utime + usage.ru_stime, max(peak, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)))
 
 
 def _memory(pid: int) -> int:
@@ -131,7 +132,9 @@ def _memory(pid: int) -> int:
 
 
 def _median(runs: list[Run]) -> Run:
-    return Run(statistics.median(run.wall for run in runs), max(run.peak for run in runs))
+    return Run(
+        statistics.median(run.wall for run in runs), statistics.median(run.cpu for run in runs), max(run.peak for run in runs)
+    )
 
 
 def _table(corpora: dict[str, Path], medians: dict[tuple[str, str], Run], rounds: int) -> str:
@@ -139,8 +142,8 @@ def _table(corpora: dict[str, Path], medians: dict[tuple[str, str], Run], rounds
     lines = [
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; {rounds} rounds: median, top peak",
         "",
-        "| rows | size | variant | wall | less start-up | times NeMo Gym | peak memory |",
-        "|---|--:|---|--:|--:|--:|--:|",
+        "| rows | size | variant | wall | less start-up | times NeMo Gym | processor time | peak memory |",
+        "|---|--:|---|--:|--:|--:|--:|--:|",
     ]
     for (corpus, variant), run in medians.items():
         size = corpora[corpus].stat().st_size
@@ -151,7 +154,8 @@ def _table(corpora: dict[str, Path], medians: dict[tuple[str, str], Run], rounds
             ratio = f"{(reference.wall / run.wall) if small else (_net(medians, corpus, gym) / net):.1f}"
         shown = "" if small else f"{net:.2f} s"
         lines.append(
-            f"| {corpus} | {size / 1e6:,.2f} MB | {variant} | {run.wall:.2f} s | {shown} | {ratio} | {run.peak / 1e6:,.0f} MB |"
+            f"| {corpus} | {size / 1e6:,.2f} MB | {variant} | {run.wall:.2f} s | {shown} | {ratio} | {run.cpu:.2f} s"
+            f" | {run.peak / 1e6:,.0f} MB |"
         )
     return "\n".join(lines)
 

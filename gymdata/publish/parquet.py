@@ -21,7 +21,8 @@ from gymdata.rows.lines import ByteRange, chunks
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Kind = Literal["string", "int64", "float64", "bool", "json"]
+Kind = Literal["string", "int64", "float64", "bool", "int64s", "json"]
+"""`int64s` are lists, which no column of `columns` is: those may be null, or of other values, in the next file."""
 
 GROUP_BYTES = 16 * 1024 * 1024
 """JSON text per row group: what is held in memory here."""
@@ -65,7 +66,14 @@ def write_parquet(path: Path, targets: Sequence[Path], kinds: dict[str, Kind]) -
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "json": pa.json_()}
+    types = {
+        "string": pa.string(),
+        "int64": pa.int64(),
+        "float64": pa.float64(),
+        "bool": pa.bool_(),
+        "int64s": pa.list_(pa.int64()),
+        "json": pa.json_(),
+    }
     schema = pa.schema([(key, types[kind]) for key, kind in kinds.items()])
     count = 0
     share = path.stat().st_size / len(targets)

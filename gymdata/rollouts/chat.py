@@ -93,6 +93,16 @@ def messages(
     return [{"role": "system", "content": "\n\n".join(head)}, *built] if head else built
 
 
+def functions(tools: Sequence[Json]) -> list[dict[str, Any]]:
+    """Chat tools for the `tools` of a Responses request. Raises Inexpressible for one that is no function."""
+    return [_tool(tool, f"tools[{number}]") for number, tool in enumerate(tools)]
+
+
+def template_kwargs(params: Json) -> dict[str, Any]:
+    """What `metadata` asks of the chat template. Raises Inexpressible."""
+    return _metadata(params.get("metadata") or {}).get("chat_template_kwargs", {})
+
+
 class _Turn:
     """What the model said since somebody else did: pieces of text, thoughts, calls."""
 
@@ -274,7 +284,7 @@ def _tools(params: Json) -> dict[str, Any]:
         if choice not in (None, "auto", "none"):
             raise Inexpressible("tool_choice", f"{_short(choice)} without any tools")
         return {}
-    body: dict[str, Any] = {"tools": [_tool(tool, f"tools[{number}]") for number, tool in enumerate(tools)]}
+    body: dict[str, Any] = {"tools": functions(tools)}
     if isinstance(choice, Mapping):
         body["tool_choice"] = _named_choice(choice)
     elif choice is not None:

@@ -186,7 +186,7 @@ def _read_range(part: ByteRange, answer_key: str) -> Rollouts:
             for line in chunk.split(b"\n"):
                 rollouts.lines += 1
                 if line.strip() and not _add(rollouts, line, answer_key):
-                    rollouts.findings += [finding.at(rollouts.lines) for finding in _unusable(line)]
+                    rollouts.findings += [finding.at(rollouts.lines) for finding in unusable(line)]
     except DamagedFile as error:
         message = f"the compressed file is damaged after line {rollouts.lines}: {error}"
         rollouts.findings.append(Finding("GD100", "$", message, "fetch or compress it again", line=rollouts.lines + 1))
@@ -195,7 +195,7 @@ def _read_range(part: ByteRange, answer_key: str) -> Rollouts:
     return rollouts
 
 
-def _unusable(line: bytes) -> list[Finding]:
+def unusable(line: bytes) -> list[Finding]:
     from gymdata.validation.judge import is_error, judge
 
     errors = [finding for finding in judge(line, "rollout").findings if is_error(finding)]

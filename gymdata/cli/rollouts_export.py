@@ -1,0 +1,72 @@
+"""`gymdata rollouts export`: finished rollouts in the formats of trainers and other tools."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from gymdata.errors import UsageError
+
+FORMATS = ("sft", "dpo", "kto")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="finished rollouts (.gz and .zst too)")
+    parser.add_argument("--to", required=True, choices=FORMATS, help="the format; docs/export.md says what each keeps and drops")
+    parser.add_argument("--output", "-o", type=Path, required=True, metavar="PATH", help="a .jsonl or .parquet file")
+    parser.add_argument(
+        "--pick", choices=["all", "best"], default="all", help="of each task all rollouts, or the first with the highest reward"
+    )
+    parser.add_argument("--min-reward", type=float, metavar="R", help="rewards from R on")
+    parser.add_argument("--keep-truncated", action="store_true", help="also answers that were cut off")
+    parser.add_argument(
+        "--reasoning",
+        choices=["tags", "field", "drop"],
+        default="tags",
+        help="thoughts: <think> tags in the text, the field reasoning_content, or nothing",
+    )
+    parser.add_argument(
+        "--tokens", action="store_true", help="sft: the token ids, with labels on exactly those that were sampled"
+    )
+    parser.add_argument(
+        "--threshold", type=float, default=1.0, metavar="R", help="kto: the reward from which on an answer is good (default: 1)"
+    )
+    parser.add_argument(
+        "--margin", type=float, default=0.0, metavar="R", help="dpo: by how much the rewards of a pair differ at least"
+    )
+    parser.add_argument("--max-pairs", type=int, default=1, metavar="N", help="dpo: pairs of a task (default: 1)")
+    parser.add_argument("--format", choices=["text", "json"], default="text", help="of the summary")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the records and say what became of the rollouts; 1 if there were lines that are none, which are left out."""
+    from gymdata.cli.progress import Progress
+    from gymdata.export.export import export, to_text
+    from gymdata.export.options import Options
+    from gymdata.validation.report import FileReport, Report
+    from gymdata.validation.reporters import text
+
+    if args.max_pairs < 1 or args.margin < 0:
+        raise UsageError("--max-pairs must be at least 1, --margin at least 0")
+    progress = Progress()
+    options = Options(
+        pick=args.pick,
+        min_reward=args.min_reward,
+        truncated=args.keep_truncated,
+        reasoning=args.reasoning,
+        tokens=args.tokens,
+        threshold=args.threshold,
+        margin=args.margin,
+        max_pairs=args.max_pairs,
+    )
+    found = export(args.files, args.to, args.output, options, on_progress=progress)
+    progress.clear()
+    report = Report(tuple(FileReport(path, 0, 0, list(findings)) for path, findings in found.findings.items()))
+    if report.errors:
+        print(text.render(report), file=sys.stderr, end="")
+    print(json.dumps(found.to_json(), indent=2) if args.format == "json" else to_text(found))
+    print(f"{args.to} drops: {found.drops}\nwrote {args.output}", file=sys.stderr)
+    return 1 if report.errors else 0
