@@ -21,6 +21,7 @@ COMMANDS = {
     "publish": "send a prepared dataset to the Hugging Face Hub as a pull request",
     "diff": "compare two prepared datasets",
     "rollouts": "collect rollouts from a model, measure them, choose from them, look at them",
+    "serve": "environments and a model over HTTP, as NeMo Gym, NeMo-RL and verifiers ask for them",
     "convert": "turn chat rows, ShareGPT, CSV or Parquet into rows",
     "envs": "list, show or start environments",
     "registry": "datasets in a GitLab model registry",

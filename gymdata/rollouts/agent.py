@@ -43,6 +43,12 @@ MakeTools = Callable[[Mapping[str, Any]], Tools]
 """From a task row to the tools of one rollout."""
 StopReason = Literal["completed", "max_output_tokens", "content_filter", "context_length", "max_steps"]
 
+REASONS: Mapping[str, StopReason] = {
+    "stop": "completed",
+    "max_output_tokens": "max_output_tokens",
+    "content_filter": "content_filter",
+}
+"""Why a rollout ends with a reply that stopped so."""
 _BUILTIN = frozenset({"example_single_tool_call", "example_multi_step", "example_session_state_mgmt"})
 
 
@@ -107,7 +113,7 @@ async def run(
         usage = _add(usage, turn.usage)
         calls = [item for item in turn.items if item["type"] == "function_call"]
         if turn.stopped != "stop":
-            reason = "content_filter" if turn.stopped == "content_filter" else "max_output_tokens"
+            reason = REASONS[turn.stopped]
             break
         if not calls or not make_tools:
             break
@@ -117,7 +123,7 @@ async def run(
         for call in calls:
             said = await answer(tools, call["name"], call["arguments"], tool_seconds)
             output.append({"type": "function_call_output", "call_id": call["call_id"], "output": said})
-    return Trajectory(_response(params, output, usage, reason, started), reason, step + 1)
+    return Trajectory(response(params, output, usage, reason, started), reason, step + 1)
 
 
 async def answer(tools: Tools, name: str, arguments: str, seconds: float = 60.0) -> str:
@@ -184,16 +190,16 @@ def _add(total: dict[str, Any] | None, more: dict[str, Any] | None) -> dict[str,
     return summed
 
 
-def _response(
+def response(
     params: Mapping[str, Any], output: list[dict[str, Any]], usage: dict[str, Any] | None, reason: StopReason, started: float
 ) -> dict[str, Any]:
     """The Responses object, with NeMo Gym's keys. Its `incomplete_details` know two reasons: a full context is told as a full answer."""
     full = reason in ("max_output_tokens", "context_length")
     cut = "content_filter" if reason == "content_filter" else "max_output_tokens" if full else None
-    response: dict[str, Any] = {"id": f"resp_{uuid4().hex}", "created_at": round(started, 3), "error": None}
-    response["incomplete_details"] = {"reason": cut} if cut else None
-    response |= {key: params.get(key) for key in _ECHOED}
-    response |= {
+    made: dict[str, Any] = {"id": f"resp_{uuid4().hex}", "created_at": round(started, 3), "error": None}
+    made["incomplete_details"] = {"reason": cut} if cut else None
+    made |= {key: params.get(key) for key in _ECHOED}
+    made |= {
         "object": "response",
         "output": output,
         "parallel_tool_calls": params.get("parallel_tool_calls", True),
@@ -202,7 +208,7 @@ def _response(
         "status": "incomplete" if cut else "completed",
         "usage": usage,
     }
-    return response
+    return made
 
 
 _ECHOED = (

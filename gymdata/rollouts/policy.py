@@ -11,9 +11,9 @@ import random
 import resource
 import ssl
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import aiohttp
 import msgspec
@@ -28,6 +28,10 @@ from gymdata.rollouts.replies import Card, Models, from_response, retry_after, t
 
 FailureKind = Literal["bad_request", "rate_limited", "server_error", "timeout", "connection", "malformed_reply", "inexpressible"]
 
+T = TypeVar("T")
+
+TOKEN_IDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+"""NeMo Gym's fields of what a model said: the ids of its prompt, the sampled ones, their log probabilities."""
 REFUSALS = 30
 """Times that a server may say that it is too busy, one after the other."""
 _LONGEST_PAUSE = 30.0
@@ -205,8 +209,35 @@ class Trajectory:
 
     async def respond(self, params: Mapping[str, Any], seed: int | None = None) -> Turn | Overflow:
         """What the model says to a Responses request. Raises RequestFailed; UsageError or ExternalError if the whole run must stop."""
-        policy, settings = self._policy, self._policy.settings
         path, body = self._request(params, seed)
+        return await self._send(path, body, lambda data: self._count(self._read(data, params)))
+
+    async def chat(self, body: Mapping[str, Any]) -> dict[str, Any] | Overflow:
+        """The reply to a Chat Completions request, both as they stand but for the model's name and the token ids, all three fields of
+        which are on the reply's message. Raises as `respond`.
+        """
+        settings = self._policy.settings
+        asked = {**settings.extra_body, **body, "model": self._policy.model}
+        if settings.token_ids and "return_token_ids" not in self._policy.dropped:
+            asked |= {"return_token_ids": True, "logprobs": True, "top_logprobs": body.get("top_logprobs") or 0}
+
+        def read(data: bytes) -> dict[str, Any]:
+            turn = self._count(from_chat(data))
+            reply = msgspec.json.decode(data, type=dict[str, Any])
+            choice = reply["choices"][0]
+            choice["message"] |= {key: turn.items[-1][key] for key in TOKEN_IDS if key in turn.items[-1]}
+            if not body.get("return_token_ids"):
+                reply.pop("prompt_token_ids", None)
+                choice.pop("token_ids", None)
+            if not body.get("logprobs"):
+                choice["logprobs"] = None
+            return reply
+
+        return await self._send("/chat/completions", asked, read)
+
+    async def _send(self, path: str, body: dict[str, Any], read: Callable[[bytes], T]) -> T | Overflow:
+        """What `read` makes of the reply, after as many tries as it takes. `read` raises MalformedReply of one that is none."""
+        policy, settings = self._policy, self._policy.settings
         failures = refusals = 0
         while True:
             self._endpoint = await policy.endpoints.move(self._endpoint)
@@ -216,9 +247,9 @@ class Trajectory:
             try:
                 status, headers, data = await policy.post(self._endpoint, path, msgspec.json.encode(body))
                 if status == 200:
-                    turn = self._read(data, params)
+                    said = read(data)
                     policy.endpoints.succeeded(self._endpoint)
-                    return self._count(turn)
+                    return said
                 if found := self._refusal(status, data, body):
                     return found
                 failure = RequestFailed("server_error", f"HTTP {status}: {told(data)[0]}", status)
