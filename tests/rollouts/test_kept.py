@@ -46,7 +46,11 @@ def test_turns_that_go_on_are_one_sequence_and_others_begin_one():
     sequences.add([1, 2, 3, 4, 5], [6], [-0.3])
     sequences.add([1, 2, 9], [7], [-0.4])
     first, second = (one.to_json() for one in sequences.all)
-    assert first == {"token_ids": [1, 2, 3, 4, 5, 6], "loss_mask": [0, 0, 1, 1, 0, 1], "logprobs": [0.0, 0.0, -0.1, -0.2, 0.0, -0.3]}
+    assert first == {
+        "token_ids": [1, 2, 3, 4, 5, 6],
+        "loss_mask": [0, 0, 1, 1, 0, 1],
+        "logprobs": [0.0, 0.0, -0.1, -0.2, 0.0, -0.3],
+    }
     assert (second["token_ids"], second["loss_mask"]) == ([1, 2, 9, 7], [0, 0, 0, 1])
 
 
