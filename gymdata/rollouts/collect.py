@@ -23,7 +23,7 @@ from gymdata.rollouts.files import agree, failures_of
 from gymdata.rollouts.journal import Journal, Key, Keys, records
 from gymdata.rollouts.overflow import Overflow
 from gymdata.rollouts.plan import Plan, Task, Who
-from gymdata.rollouts.policy import TOKEN_IDS, Policy, RequestFailed, Trajectory
+from gymdata.rollouts.policy import Policy, RequestFailed, Trajectory
 from gymdata.rollouts.run import Progress, Run, Scoring, scoring
 from gymdata.rollouts.tokens import TOKEN_IDS
 from gymdata.verifiers import Verdict, Verifier

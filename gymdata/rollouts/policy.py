@@ -25,13 +25,12 @@ from gymdata.rollouts.chat_reply import MalformedReply, Turn, from_chat
 from gymdata.rollouts.endpoints import Endpoint, Endpoints
 from gymdata.rollouts.overflow import Overflow, overflow
 from gymdata.rollouts.replies import Card, Models, from_response, retry_after, told
+from gymdata.rollouts.tokens import TOKEN_IDS
 
 FailureKind = Literal["bad_request", "rate_limited", "server_error", "timeout", "connection", "malformed_reply", "inexpressible"]
 
 T = TypeVar("T")
 
-TOKEN_IDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
-"""NeMo Gym's fields of what a model said: the ids of its prompt, the sampled ones, their log probabilities."""
 REFUSALS = 30
 """Times that a server may say that it is too busy, one after the other."""
 _LONGEST_PAUSE = 30.0

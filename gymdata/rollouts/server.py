@@ -31,11 +31,12 @@ from gymdata.rollouts.head import global_config, server_instances
 from gymdata.rollouts.kept import Full, Kept
 from gymdata.rollouts.overflow import Overflow
 from gymdata.rollouts.plan import Who
-from gymdata.rollouts.policy import TOKEN_IDS, Policy, Settings
+from gymdata.rollouts.policy import Policy, Settings
 from gymdata.rollouts.refusals import Refused, refused
 from gymdata.rollouts.run import Scoring, scoring
 from gymdata.rollouts.sequences import Sequences
 from gymdata.rollouts.tasks import Samples
+from gymdata.rollouts.tokens import TOKEN_IDS
 from gymdata.verifiers import Verdict
 from gymdata.verifiers.isolation import Workers
 

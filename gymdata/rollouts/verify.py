@@ -17,7 +17,7 @@ from gymdata.atomic import writing
 from gymdata.environments.model import Environment
 from gymdata.errors import DataError, UsageError
 from gymdata.rollouts.files import failures_of
-from gymdata.rollouts.policy import TOKEN_IDS
+from gymdata.rollouts.tokens import TOKEN_IDS
 from gymdata.rows.lines import open_stream
 from gymdata.verifiers import Verdict, Verifier, verifier_for
 from gymdata.verifiers.isolation import Failure, Workers
