@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gymdata import __version__
 from gymdata.atomic import remove_leftovers, staged
 from gymdata.collate import SplitWriter, shuffle
+from gymdata.engine.local import end_sharing
 from gymdata.environments.model import DatasetConfig, Environment
 from gymdata.environments.registry import fixtures
 from gymdata.errors import ConfigError, DataError, UsageError
@@ -155,6 +156,7 @@ def prepare(
             writer = SplitWriter(stage)
             for source in sources:
                 _scan(source, stage, writer, options, jobs, on_progress)
+            end_sharing()
             report = _check(sources, options)
             accept(report)
             documents = _sidecars(sources, options) if options.measure else []

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gymdata.engine.local import LARGE_BYTES, SMALL_BYTES, default_jobs, start_importing
+from gymdata.engine.local import LARGE_BYTES, SMALL_BYTES, default_jobs, share_imports
 from gymdata.errors import UsageError
 
 if TYPE_CHECKING:
@@ -94,8 +94,9 @@ def run(args: argparse.Namespace) -> int:
 def run_prepare(args: argparse.Namespace, environments: list[Environment], measure: bool = True) -> int:
     """Prepare `environments` as the arguments say; without `measure`, write no statistics and no metrics."""
     size = sum(_size(dataset.path) for environment in environments for dataset in environment.datasets())
-    if args.jobs > 1 and SMALL_BYTES <= size < LARGE_BYTES:
-        start_importing("gymdata.scan")
+    if args.jobs > 1 and size >= SMALL_BYTES:
+        vocabulary = ("gymdata.statistics.vocabulary",) if args.encoding == "o200k_base" and measure else ()
+        share_imports("gymdata.scan", *vocabulary, now=size < LARGE_BYTES)
 
     from gymdata.cli.download import describe
     from gymdata.cli.progress import Progress

@@ -34,11 +34,27 @@ def default_jobs() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def start_importing(module: str) -> None:
-    """Let the server that workers are forked from import `module` while the caller goes on, where there is such a server."""
+def share_imports(*modules: str, now: bool) -> None:
+    """Let the server that workers are forked from, where there is one, import modules: once for all of them.
+
+    `now` starts it while the caller goes on; else the first worker does.
+    """
     if sys.platform == "linux":
-        multiprocessing.set_forkserver_preload([module])
-        forkserver.ensure_running()
+        multiprocessing.set_forkserver_preload(list(modules))
+        _shared.extend(modules)
+        if now:
+            forkserver.ensure_running()
+
+
+def end_sharing() -> None:
+    """Let go of what `share_imports` had imported, with the memory it takes; the next worker imports for itself."""
+    if _shared:
+        _shared.clear()
+        multiprocessing.set_forkserver_preload([])
+        forkserver._forkserver._stop()  # pyright: ignore (there is no public way; CPython's own tests end it so)
+
+
+_shared: list[str] = []
 
 
 def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> Iterator[Result]:
