@@ -1,7 +1,7 @@
 """Rollouts of an environment with a real model, from nothing: `make rollouts ENV=math`.
 
-Starts `serving/serve.py` if no server answers, runs `gymdata rollouts collect` and `profile`, and ends what it started.
-Options after ENV are those of `gymdata rollouts collect`.
+Starts `serving/serve.py` if no server answers on port 8000 (or PORT), runs `gymdata rollouts collect` and `profile`, and ends what
+it started. Options after ENV are those of `gymdata rollouts collect`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ROOT = "http://127.0.0.1:8000"
+ROOT = f"http://127.0.0.1:{os.environ.get('PORT', '8000')}"
 START_SECONDS = 300
-FORM = {"structured_outputs": {"regex": r"[^\\]{1,220}\\boxed\{-?[0-9]{1,4}\}"}}
-"""SmolLM2 seldom thinks of boxes: with this its answers end as the verifier of mathematics reads them, and are right now and then."""
+FORM = {"structured_outputs": {"regex": r"[^\\.]{1,120}\. The answer is \\boxed\{-?[0-9]{1,4}\}"}}
+"""SmolLM2 seldom thinks of boxes, and talks on until it is wrong: with this it says a sentence and then a number in a box."""
 
 
 def main() -> int:
@@ -32,9 +32,12 @@ def main() -> int:
     output = Path("rollouts", f"{environment}.jsonl")
     command = [sys.executable, "-m", "gymdata.cli.main", "rollouts"]
     collect = [*command, "collect", environment, "--output", str(output), "--temperature", "0.7", "--max-output-tokens", "512"]
-    if environment == "math" and "--model-url" not in more and "--extra-body" not in more:
+    elsewhere = "--model-url" in more
+    if not elsewhere:
+        collect += ["--model-url", f"{ROOT}/v1"]
+    if environment == "math" and not elsewhere and "--extra-body" not in more:
         collect += ["--extra-body", json.dumps(FORM)]
-    with contextlib.nullcontext() if "--model-url" in more else server(output.parent / "vllm.log"):
+    with contextlib.nullcontext() if elsewhere else server(output.parent / "vllm.log"):
         code = subprocess.run([*collect, *more], check=False).returncode
     if code in (0, 1, 3) and output.is_file() and output.stat().st_size:
         subprocess.run([*command, "profile", str(output)], check=False)
@@ -48,11 +51,13 @@ def server(log: Path) -> Iterator[None]:
         yield
         return
     # What takes long the first time, the virtual environment and the model, shows on the terminal; vLLM's own words go to the log.
-    subprocess.run([sys.executable, HERE / "serve.py", "--install-only"], check=True)
+    serve = [sys.executable, HERE / "serve.py"]
+    if code := subprocess.run([*serve, "--install-only"], check=False).returncode:
+        sys.exit(code)
     log.parent.mkdir(parents=True, exist_ok=True)
     print(f"starting vLLM with SmolLM2; its log: {log}", file=sys.stderr, flush=True)
     with open(log, "wb") as file:
-        process = subprocess.Popen([sys.executable, HERE / "serve.py"], stdout=file, stderr=file, start_new_session=True)
+        process = subprocess.Popen([*serve, "--port", ROOT.rpartition(":")[2]], stdout=file, stderr=file, start_new_session=True)
     try:
         started = time.monotonic()
         while not healthy():
