@@ -7,7 +7,7 @@ READY := .venv/.ready
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare dev serve rollouts test check format schemas lock bench faults fuzz clean
+.PHONY: help prepare dev serve rollouts vllm test check format schemas lock bench faults fuzz clean
 
 help: ## this list
 	@echo "make prepare ENV=math   then   make test"
@@ -36,7 +36,10 @@ serve: ## a real vLLM on http://127.0.0.1:8000/v1, in the foreground: make serve
 rollouts: $(READY) ## rollouts with a real model, scored and measured: make rollouts ENV=math [REPEATS=4] [ARGS="--limit 8"]
 	@$(BIN)/python -m serving.rollouts $(ENV) --num-repeats $(or $(REPEATS),4) $(ARGS)
 
-test: $(READY) ## the tests: make test [ARGS="-k stamp"]
+vllm: ## vLLM's CPU build in .venv-vllm and a small model, once; what it needs is said where it cannot be had
+	@$(PYTHON) serving/serve.py --install-only || { test -z "$$GYMDATA_REQUIRE_VLLM" && echo "without it: tests of a real vLLM are skipped"; }
+
+test: $(READY) vllm ## the tests, those with a real vLLM where it can be had: make test [ARGS="-k stamp"]
 	$(BIN)/pytest -q -m "not slow" $(ARGS)
 
 check: $(READY) ## lint, format, types, schemas, directions of imports

