@@ -9,12 +9,15 @@ from pathlib import Path
 
 from gymdata.errors import UsageError
 
-FORMATS = ("sft", "dpo", "kto")
+FORMATS = ("sft", "dpo", "kto", "nemo-rl", "nemo-rl-preference", "trl", "verl")
+"""The keys of gymdata.export.export.FORMATS, which are many imports away."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="finished rollouts (.gz and .zst too)")
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="finished rollouts (.gz and .zst too); nemo-rl, trl, verl: also rows"
+    )
     parser.add_argument("--to", required=True, choices=FORMATS, help="the format; docs/export.md says what each keeps and drops")
     parser.add_argument("--output", "-o", type=Path, required=True, metavar="PATH", help="a .jsonl or .parquet file")
     parser.add_argument(
@@ -38,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--margin", type=float, default=0.0, metavar="R", help="dpo: by how much the rewards of a pair differ at least"
     )
     parser.add_argument("--max-pairs", type=int, default=1, metavar="N", help="dpo: pairs of a task (default: 1)")
+    parser.add_argument(
+        "--max-model-len", type=int, metavar="N", help="verl: the model's context, for each row's response budget"
+    )
     parser.add_argument("--format", choices=["text", "json"], default="text", help="of the summary")
 
 
@@ -61,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
         threshold=args.threshold,
         margin=args.margin,
         max_pairs=args.max_pairs,
+        max_model_len=args.max_model_len,
     )
     found = export(args.files, args.to, args.output, options, on_progress=progress)
     progress.clear()

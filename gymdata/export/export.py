@@ -5,35 +5,44 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from gymdata import atomic
 from gymdata.errors import DataError, UsageError
-from gymdata.export import dpo, kto, sft
+from gymdata.export import dpo, kto, nemo_rl, sft, trl, verl
 from gymdata.export.options import Options, Tally
+from gymdata.export.plain import write_plain
 from gymdata.export.source import Rollout, Source, read
 from gymdata.validation.findings import Finding
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: what makes its records of a task's rollouts, what it drops of them.
+    """A format: what makes its records of a task's rollouts, what it drops of them, which options it heeds.
 
-    `answered` says that it is about answers, not tasks alone; `tokens` that its records can also be token ids.
+    `answered` says that it is about answers, not tasks alone; `plain` that its readers know no JSON columns.
     """
 
     records: Callable[[Sequence[Rollout], Options, Tally], Iterator[dict[str, Any]]]
     drops: str
+    heeds: tuple[str, ...]
     answered: bool = True
-    tokens: bool = False
+    plain: bool = False
 
+
+_PICK = ("pick", "min_reward", "truncated")
+_PAIRS = ("min_reward", "truncated", "reasoning", "margin", "max_pairs")
 
 FORMATS = {
-    "sft": Format(sft.records, sft.DROPS, tokens=True),
-    "dpo": Format(dpo.records, dpo.DROPS),
-    "kto": Format(kto.records, kto.DROPS),
+    "sft": Format(sft.records, sft.DROPS, (*_PICK, "reasoning", "tokens")),
+    "dpo": Format(dpo.records, dpo.DROPS, _PAIRS),
+    "kto": Format(kto.records, kto.DROPS, (*_PICK, "reasoning", "threshold")),
+    "nemo-rl": Format(nemo_rl.records, nemo_rl.DROPS, (*_PICK, "tokens"), answered=False),
+    "nemo-rl-preference": Format(nemo_rl.preferences, nemo_rl.PREFERENCE_DROPS, _PAIRS),
+    "trl": Format(trl.records, trl.DROPS, ("reasoning",), answered=False),
+    "verl": Format(verl.records, verl.DROPS, ("reasoning", "max_model_len"), answered=False, plain=True),
 }
 
 _TOKEN_COLUMNS = ("input_ids", "labels")
@@ -73,16 +82,19 @@ def export(
         raise UsageError(f"{output}: records are written as JSON Lines or Parquet", "name a file that ends in .jsonl or .parquet")
     if output.resolve() in {path.resolve() for path in paths}:
         raise UsageError(f"{output} holds the rollouts themselves, which are never overwritten", "name another --output")
-    if options.tokens and not form.tokens:
-        able = ", ".join(name for name, one in FORMATS.items() if one.tokens)
-        raise UsageError(f"{to} has no records of token ids", f"--tokens goes with {able}")
+    for option in fields(Options):
+        if getattr(options, option.name) != option.default and option.name not in form.heeds:
+            able = ", ".join(name for name, one in FORMATS.items() if option.name in one.heeds)
+            raise UsageError(f"the option {option.name} means nothing to {to}", f"it goes with {able}")
     with atomic.disk_errors(output):
-        source = read(paths, answered=form.answered, truncated=options.truncated, on_progress=on_progress)
+        source = read(paths, answered=form.answered or options.tokens, truncated=options.truncated, on_progress=on_progress)
         tally = Tally(source.removed, sets_template=source.sets_template)
         count = 0
         with atomic.writing(output) as temporary:
             lines = _lines(source, form, options, tally)
-            count = _write_parquet(temporary, lines) if output.suffix == ".parquet" else _write_lines(temporary, lines)
+            count = (
+                _write_parquet(temporary, lines, form.plain) if output.suffix == ".parquet" else _write_lines(temporary, lines)
+            )
             if not count:
                 raise DataError(
                     f"no record is left of {source.rollouts:,} rollouts:\n{_reasons(tally)}", "ask for less, or see the reasons"
@@ -118,14 +130,16 @@ def _write_lines(path: Path, lines: Iterator[bytes]) -> int:
     return count
 
 
-def _write_parquet(path: Path, lines: Iterator[bytes]) -> int:
+def _write_parquet(path: Path, lines: Iterator[bytes], plain: bool) -> int:
     """Columns of more than plain values are JSON text, marked `arrow.json`: nothing is filled in where two records have different keys."""
     from gymdata.publish.parquet import columns, write_parquet
 
     with tempfile.TemporaryDirectory(prefix="gymdata-export-") as folder:
         records = Path(folder, "records.jsonl")
         count = _write_lines(records, lines)
-        if count:
+        if count and plain:
+            write_plain(records, path)
+        elif count:
             kinds = columns([records])
             kinds |= {key: "int64s" for key in _TOKEN_COLUMNS if key in kinds}
             write_parquet(records, [path], kinds)

@@ -101,10 +101,9 @@ def read(
             source.rollouts += 1
             run, _ = run_of(row)
             name = _index(row.get(TASK_INDEX))
-            key: TaskKey = (
-                xxhash.xxh3_128_digest(bytes(row.get("responses_create_params", b""))) if name is None else name,
-                run,
-            )
+            # A row that is no rollout yet is all that it says, not its request alone.
+            said = bytes(row.get("responses_create_params", b"")) if row.keys() & {"response", "reward"} else line
+            key: TaskKey = (xxhash.xxh3_128_digest(said) if name is None else name, run)
             index = _index(row.get(ROLLOUT_INDEX))
             if index is None:
                 index = unnumbered[key]

@@ -16,8 +16,9 @@ from tests.export.cases import WITH_TOKENS, WITH_TOOLS, rollout, save
 
 TRL = os.environ.get("GYMDATA_TRL_PYTHON", "")
 pytestmark = pytest.mark.skipif(not TRL, reason="GYMDATA_TRL_PYTHON does not name a Python with trl")
+KWARGS = {"metadata": {"chat_template_kwargs": '{"enable_thinking": true}'}}
 ROWS = [
-    WITH_TOOLS,
+    WITH_TOOLS | {"expected_answer": "snow"},
     *[
         rollout(task, index, float(index), params={"metadata": {"chat_template_kwargs": "{}"}})
         for task in (1, 2)
@@ -37,11 +38,11 @@ def trained(folder: Path, **files: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 def test_one_step_of_each_trainer(tmp_path: Path, suffix: str) -> None:
     source = save(tmp_path / "rollouts.jsonl", *ROWS)
-    files = {name: tmp_path / f"{name}{suffix}" for name in ("sft", "dpo", "kto")}
+    files = {name: tmp_path / f"{name}{suffix}" for name in ("sft", "dpo", "kto", "trl")}
     counts = [export([source], name, path).records for name, path in files.items()]
     found = trained(tmp_path, **files)
-    assert [one["records"] for one in found] == counts == [5, 2, 5]
-    assert all(one["loss"] > 0 for one in found)
+    assert [one["records"] for one in found] == counts == [5, 2, 5, 3]
+    assert all(one["loss"] > 0 for one in found[:3])
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])

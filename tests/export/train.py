@@ -39,15 +39,27 @@ def main() -> None:
         "sft": (trl.SFTTrainer, trl.SFTConfig),
         "dpo": (trl.DPOTrainer, trl.DPOConfig),
         "kto": (trl.KTOTrainer, trl.KTOConfig),
+        "trl": (trl.GRPOTrainer, trl.GRPOConfig),
     }
+
+    def rewarded(completions: list[Any], expected_answer: list[str], **columns: Any) -> list[float]:
+        """What a user's reward function sees of a row."""
+        assert len(expected_answer) == len(completions)
+        return [float(number) for number, _ in enumerate(completions)]
+
     for asked in sys.argv[2:]:
         name, path = asked.split("=", 1)
         kind = "parquet" if path.endswith(".parquet") else "json"
         data = datasets.load_dataset(kind, data_files=path, split="train", cache_dir=str(work / "cache"))
         trainer_class, config_class = trainers[name]
+        more: dict[str, Any] = {"reward_funcs": rewarded} if name == "trl" else {}
+        settings = {**common, "num_generations": 2, "max_completion_length": 8} if name == "trl" else common
+        if name == "trl":
+            del settings["max_length"]
         trainer = trainer_class(
             model=transformers.AutoModelForCausalLM.from_pretrained(model),
-            args=config_class(output_dir=str(work / "out"), **common),
+            args=config_class(output_dir=str(work / "out"), **settings),
+            **more,
             train_dataset=data,
             processing_class=transformers.AutoTokenizer.from_pretrained(model),
         )
