@@ -51,6 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--seed", type=int, default=0, metavar="N", help="what the seeds of the rollouts are made from (default: 0)")
     how.add_argument("--no-seed", action="store_true", help="send no seeds")
     how.add_argument("--no-token-ids", action="store_true", help="do not ask for token ids and log probabilities")
+    how.add_argument(
+        "--token-bridge",
+        choices=["auto", "require", "prefix", "off"],
+        default="auto",
+        help="prompts of later turns: token ids where that can be (auto), token ids or a failure (require), messages with "
+        "required_prefix_token_ids (prefix), messages (off)",
+    )
     how.add_argument("--max-steps", type=int, default=32, metavar="N", help="replies of the model in one rollout (default: 32)")
     server.add_argument(
         "--model-url", action="append", metavar="URL", help=f"an OpenAI-compatible server; repeatable (default: {DEFAULT_URL})"
@@ -145,6 +152,7 @@ def _run(args: argparse.Namespace) -> Run:
             patience=args.patience,
             wait=args.wait,
             token_ids=not args.no_token_ids,
+            token_bridge=args.token_bridge,
             extra_body=_object("--extra-body", args.extra_body),
         ),
         options=Options(args.num_repeats, args.limit, overrides, None if args.no_seed else args.seed),
@@ -230,6 +238,7 @@ def _summary(progress: Progress, wanted: Run) -> dict[str, Any]:
         "failed": dict(progress.failed),
         "given_up": progress.given_up + progress.final_failures,
         "owed": progress.owed,
+        "discontinuous": progress.discontinuous,
         "retries": progress.retries,
         "mean_reward": progress.mean_reward,
         "output_tokens": progress.output_tokens,
@@ -250,6 +259,8 @@ def _text(progress: Progress, wanted: Run) -> str:
         )
     for kind, count in sorted(progress.failed.items()):
         lines.append(f"failed: {count:,} {kind}")
+    if progress.discontinuous:
+        lines.append(f"{progress.discontinuous:,} have token ids that are not one sequence: `token_faults` says why")
     if progress.failed:
         lines.append(f"why: {wanted.files.failures}")
     if progress.owed and not progress.interrupted:

@@ -27,13 +27,14 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
 import msgspec
 
 from gymdata.rollouts import builtin_tools
+from gymdata.rollouts.bridge import Unbridgeable
 from gymdata.rollouts.chat_reply import Turn
 from gymdata.rollouts.overflow import Overflow
 
@@ -60,11 +61,12 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A finished conversation: the Responses object, and why it ended."""
+    """A finished conversation: the Responses object, and why it ended. `unbridged` has the turns whose prompts were not made of ids."""
 
     response: dict[str, Any]
     stop_reason: StopReason
     steps: int
+    unbridged: Mapping[int, Unbridgeable] = field(default_factory=dict)
 
 
 def tools_for(implementation: str) -> MakeTools | None:
@@ -100,6 +102,7 @@ async def run(
     usage: dict[str, Any] | None = None
     started = time.time()
     reason: StopReason = "completed"
+    unbridged: dict[int, Unbridgeable] = {}
     for step in range(max_steps):
         turn = await model.respond(
             {**params, "input": [*history, *output]} if output else params, None if seed is None else seed + step
@@ -110,6 +113,8 @@ async def run(
             reason = "context_length"
             break
         output += turn.items
+        if turn.unbridged:
+            unbridged[step] = turn.unbridged
         usage = _add(usage, turn.usage)
         calls = [item for item in turn.items if item["type"] == "function_call"]
         if turn.stopped != "stop":
@@ -123,7 +128,7 @@ async def run(
         for call in calls:
             said = await answer(tools, call["name"], call["arguments"], tool_seconds)
             output.append({"type": "function_call_output", "call_id": call["call_id"], "output": said})
-    return Trajectory(response(params, output, usage, reason, started), reason, step + 1)
+    return Trajectory(response(params, output, usage, reason, started), reason, step + 1, unbridged)
 
 
 async def answer(tools: Tools, name: str, arguments: str, seconds: float = 60.0) -> str:

@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from gymdata.rollouts.tokens import TOKEN_IDS
+
 ReasoningStyle = Literal["tags", "field"]
 """How a model is shown what it thought before: `<think>` tags in the text, or the message's `reasoning` field."""
 
@@ -26,11 +28,12 @@ class Inexpressible(ValueError):
         self.place = place
 
 
-def to_chat(params: Json, style: ReasoningStyle = "tags") -> dict[str, Any]:
+def to_chat(params: Json, style: ReasoningStyle = "tags", with_ids: bool = False) -> dict[str, Any]:
     """The body of a Chat Completions request, without `model`, for a row's `responses_create_params`.
 
     `metadata.extra_body` and `metadata.chat_template_kwargs`, JSON texts as NeMo Gym has them, become keys of the body, which
-    keys of the request itself override. Other metadata is the caller's own and is not sent. Raises Inexpressible.
+    keys of the request itself override. Other metadata is the caller's own and is not sent. `with_ids` leaves the model's
+    messages their token ids, for servers that read them there (NeMo Gym's, NeMo-RL's). Raises Inexpressible.
     """
     for key, value in params.items():
         if key not in _KNOWN and value is not None:
@@ -38,7 +41,7 @@ def to_chat(params: Json, style: ReasoningStyle = "tags") -> dict[str, Any]:
         if key in _DEFAULTS and value not in (None, *_DEFAULTS[key]):
             raise Inexpressible(key, f"Chat Completions has no counterpart of {_short(value)}")
     body: dict[str, Any] = _metadata(params.get("metadata") or {})
-    body["messages"] = messages(params.get("input") or [], params.get("instructions"), style)
+    body["messages"] = messages(params.get("input") or [], params.get("instructions"), style, with_ids)
     for key, name in _RENAMED.items():
         if params.get(key) is not None:
             body[name] = params[key]
@@ -53,19 +56,20 @@ def to_chat(params: Json, style: ReasoningStyle = "tags") -> dict[str, Any]:
 
 
 def messages(
-    items: str | Sequence[Json], instructions: str | None = None, style: ReasoningStyle = "tags"
+    items: str | Sequence[Json], instructions: str | None = None, style: ReasoningStyle = "tags", with_ids: bool = False
 ) -> list[dict[str, Any]]:
     """Chat messages for the `input` of a Responses request.
 
     `instructions` and the system and developer messages at the beginning become one system message, joined by a blank line.
     What a model said between two other messages is one assistant message, its texts parts of their own; with the style `field`
-    one that thinks again after it has spoken or called begins another. Raises Inexpressible, naming the item.
+    one that thinks again after it has spoken or called begins another. `with_ids` gives it the token ids of its last item, all
+    three or none. Raises Inexpressible, naming the item.
     """
     if isinstance(items, str):
         items = [{"role": "user", "content": items}]
     head = [instructions] if instructions else []
     built: list[dict[str, Any]] = []
-    turn = _Turn(style)
+    turn = _Turn(style, with_ids)
     for number, item in enumerate(items):
         place = f"input[{number}]"
         kind = item.get("type") or ("message" if "role" in item else _guess(item, place))
@@ -106,8 +110,8 @@ def template_kwargs(params: Json) -> dict[str, Any]:
 class _Turn:
     """What the model said since somebody else did: pieces of text, thoughts, calls."""
 
-    def __init__(self, style: ReasoningStyle) -> None:
-        self._style = style
+    def __init__(self, style: ReasoningStyle, with_ids: bool) -> None:
+        self._style, self._with_ids = style, with_ids
         self._clear()
 
     def _clear(self) -> None:
@@ -115,8 +119,15 @@ class _Turn:
         self._thoughts: list[str] = []
         self._open = ""  # thoughts in tags that the next text begins with
         self._calls: list[dict[str, Any]] = []
+        self._ids: dict[str, Any] = {}
 
     def add(self, kind: str, item: Json, place: str, built: list[dict[str, Any]]) -> None:
+        self._add(kind, item, place, built)
+        self._ids = {key: item[key] for key in TOKEN_IDS if item.get(key) is not None} if self._with_ids else {}
+        if self._ids and len(self._ids) < len(TOKEN_IDS):
+            raise Inexpressible(place, f"{', '.join(self._ids)} without the others of {', '.join(TOKEN_IDS)}")
+
+    def _add(self, kind: str, item: Json, place: str, built: list[dict[str, Any]]) -> None:
         if kind == "reasoning":
             thoughts = _thoughts(item, place)
             if self._calls or (self._parts and self._style == "field"):
@@ -160,7 +171,7 @@ class _Turn:
             message["reasoning"] = message["reasoning_content"] = "\n\n".join(self._thoughts)
         if self._calls:
             message["tool_calls"] = self._calls
-        built.append(message)
+        built.append(message | self._ids)
         self._clear()
 
 

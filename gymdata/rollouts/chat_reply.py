@@ -14,7 +14,10 @@ from typing import Any
 
 import msgspec
 
+from gymdata.rollouts.bridge import Unbridgeable
 from gymdata.rollouts.chat import END_THINK, THINK, Inexpressible
+from gymdata.rollouts.parsers import parse
+from gymdata.rollouts.tokens import TOKEN_IDS
 
 
 class Function(msgspec.Struct):
@@ -35,6 +38,9 @@ class Message(msgspec.Struct):
     reasoning: str | None = None
     reasoning_content: str | None = None
     tool_calls: list[ToolCall] | None = None
+    prompt_token_ids: list[int] | None = None
+    generation_token_ids: list[int] | None = None
+    generation_log_probs: list[float] | None = None
 
 
 class TokenLogprob(msgspec.Struct):
@@ -53,6 +59,24 @@ class Choice(msgspec.Struct):
     finish_reason: str | None = None
     logprobs: Logprobs | None = None
     token_ids: list[int] | None = None
+    stop_reason: int | str | None = None
+
+
+class TextLogprobs(msgspec.Struct):
+    """Log probabilities as /v1/completions has them: lists beside each other."""
+
+    tokens: list[str] = []
+    token_logprobs: list[float | None] = []
+    top_logprobs: list[dict[str, float] | None] | None = None
+
+
+class TextChoice(msgspec.Struct):
+    text: str
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    logprobs: TextLogprobs | None = None
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
 
 
 class PromptDetails(msgspec.Struct):
@@ -80,6 +104,15 @@ class Completion(msgspec.Struct):
     prompt_token_ids: list[int] | None = None
 
 
+class TextCompletion(msgspec.Struct):
+    """The body of a reply of /v1/completions."""
+
+    choices: list[TextChoice]
+    id: str = ""
+    model: str = ""
+    usage: Usage | None = None
+
+
 class MalformedReply(ValueError):
     """A reply that is no answer: nothing in it, or its parts contradict each other."""
 
@@ -93,9 +126,14 @@ class Turn:
     usage: dict[str, Any] | None = None
     reasoning_by_field: bool = False
     """Whether the server itself told thoughts from text."""
+    end: int | None = None
+    """The token with which the model ended its turn; None where it was cut short, or that is not known."""
+    unbridged: Unbridgeable | None = None
+    """Why the prompt was made of messages although ids of earlier turns were there."""
 
 
 decode_completion = msgspec.json.Decoder(Completion).decode
+decode_text_completion = msgspec.json.Decoder(TextCompletion).decode
 
 
 def from_chat(body: bytes, keep_logprobs: bool = False) -> Turn:
@@ -112,22 +150,62 @@ def from_chat(body: bytes, keep_logprobs: bool = False) -> Turn:
         raise MalformedReply(f"not a chat completion: {error}") from error
     if choice.finish_reason not in _STOPS:
         raise MalformedReply(f"the server ended the answer with finish_reason {choice.finish_reason!r}")
-    name = completion.id or "reply"
-    items = assistant_items(msgspec.to_builtins(choice.message), name)
-    if not items:
-        items = [_message(f"{name}-0", [_output_text("")])]
-    stopped = _STOPS[choice.finish_reason]
+    message = choice.message
+    items, stopped = _items(msgspec.to_builtins(message), completion.id, choice.finish_reason)
+    items[-1].update(_token_ids(completion, choice))
+    if keep_logprobs and choice.logprobs and choice.logprobs.content:
+        _attach(items, choice.logprobs.content)
+    usage, by_field = completion.usage and _usage(completion.usage), bool(message.reasoning or message.reasoning_content)
+    return Turn(items, stopped, usage, by_field, _end(choice, choice.token_ids))
+
+
+def from_completion(body: bytes, prompt: list[int], tools: Sequence[Mapping[str, Any]], keep_logprobs: bool = False) -> Turn:
+    """Read a reply of /v1/completions to a `prompt` of ids: calls and thoughts are read from its text, the ids stay as they are.
+
+    `tools` are those of the chat request that it stands for. Raises MalformedReply; that, too, if the server had another prompt.
+    """
+    try:
+        completion = decode_text_completion(body)
+        choice = completion.choices[0]
+    except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
+        raise MalformedReply(f"not a completion: {error}") from error
+    if choice.finish_reason not in _STOPS:
+        raise MalformedReply(f"the server ended the answer with finish_reason {choice.finish_reason!r}")
+    if choice.prompt_token_ids != prompt:
+        raise MalformedReply("the server does not say that it took the prompt's ids as they were sent")
+    scores = choice.logprobs.token_logprobs if choice.logprobs else []
+    if choice.token_ids is None or len(scores) != len(choice.token_ids) or None in scores:
+        raise MalformedReply(f"{len(choice.token_ids or ())} ids of the answer and {len(scores)} log probabilities")
+    items, stopped = _items(parse(choice.text, tools), completion.id, choice.finish_reason)
+    items[-1] |= {"prompt_token_ids": prompt, "generation_token_ids": choice.token_ids, "generation_log_probs": scores}
+    if keep_logprobs and choice.logprobs:
+        _attach(items, _by_token(choice.logprobs))
+    return Turn(items, stopped, completion.usage and _usage(completion.usage), end=_end(choice, choice.token_ids))
+
+
+def _items(message: Mapping[str, Any], name: str, finish_reason: str | None) -> tuple[list[dict[str, Any]], str]:
+    """The items of a reply, never none, and why it stopped."""
+    items = assistant_items(message, name or "reply") or [_message(f"{name or 'reply'}-0", [_output_text("")])]
+    stopped = _STOPS[finish_reason]
     if stopped != "stop":
         for item in items:
             if item["type"] != "reasoning":
                 item["status"] = "incomplete"
-    items[-1].update(_token_ids(completion, choice))
-    if keep_logprobs and choice.logprobs and choice.logprobs.content:
-        _attach(items, choice.logprobs.content)
-    message = choice.message
-    return Turn(
-        items, stopped, completion.usage and _usage(completion.usage), bool(message.reasoning or message.reasoning_content)
-    )
+    return items, stopped
+
+
+def _end(choice: Choice | TextChoice, ids: list[int] | None) -> int | None:
+    # Of a reply with calls a server says `tool_calls`, even if it was cut short; a stop text is no token.
+    ended = choice.finish_reason == "stop" and not isinstance(choice.stop_reason, str)
+    return ids[-1] if ids and ended else None
+
+
+def _by_token(logprobs: TextLogprobs) -> list[TokenLogprob]:
+    tops = logprobs.top_logprobs or [None] * len(logprobs.tokens)
+    return [
+        TokenLogprob(token, score or 0.0, None, [{"token": one, "logprob": other} for one, other in (top or {}).items()])
+        for token, score, top in zip(logprobs.tokens, logprobs.token_logprobs, tops, strict=True)
+    ]
 
 
 def assistant_items(message: Mapping[str, Any], name: str = "item") -> list[dict[str, Any]]:
@@ -168,6 +246,8 @@ def assistant_items(message: Mapping[str, Any], name: str = "item") -> list[dict
                 "status": "completed",
             }
         )
+    if items and all(message.get(key) is not None for key in TOKEN_IDS):
+        items[-1] |= {key: message[key] for key in TOKEN_IDS}
     return items
 
 
@@ -259,10 +339,13 @@ def _parts(content: Any, place: str) -> str | list[dict[str, Any]]:
 
 def _token_ids(completion: Completion, choice: Choice) -> dict[str, Any]:
     """The three fields of NeMo Gym; {} where the server gave no ids. A part of them would train on the wrong tokens."""
+    message = choice.message
+    scores = [token.logprob for token in (choice.logprobs and choice.logprobs.content) or ()]
     prompt, generated = completion.prompt_token_ids, choice.token_ids
+    if message.generation_token_ids is not None or message.prompt_token_ids is not None:  # as servers of NeMo Gym say them
+        prompt, generated, scores = message.prompt_token_ids, message.generation_token_ids, message.generation_log_probs or []
     if prompt is None and generated is None:
         return {}
-    scores = [token.logprob for token in (choice.logprobs and choice.logprobs.content) or ()]
     if not prompt or generated is None or len(scores) != len(generated):
         counts = f"{len(prompt or ())} ids of the prompt, {len(generated or ())} of the answer, {len(scores)} log probabilities"
         raise MalformedReply(f"token ids that do not go together: {counts}")

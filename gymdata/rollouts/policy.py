@@ -11,8 +11,8 @@ import random
 import resource
 import ssl
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeVar
 
 import aiohttp
@@ -20,14 +20,18 @@ import msgspec
 from pydantic import SecretStr
 
 from gymdata.errors import ExternalError, UsageError
+from gymdata.rollouts.bridge import Bridge, Prompt, Refused, Server, Unbridgeable
 from gymdata.rollouts.chat import Inexpressible, ReasoningStyle, to_chat
-from gymdata.rollouts.chat_reply import MalformedReply, Turn, from_chat
+from gymdata.rollouts.chat_reply import MalformedReply, Turn, from_chat, from_completion
 from gymdata.rollouts.endpoints import Endpoint, Endpoints
 from gymdata.rollouts.overflow import Overflow, overflow
 from gymdata.rollouts.replies import Card, Models, from_response, retry_after, told
-from gymdata.rollouts.tokens import TOKEN_IDS
+from gymdata.rollouts.tokens import PROMPT, SAMPLED, TOKEN_IDS, latest
 
-FailureKind = Literal["bad_request", "rate_limited", "server_error", "timeout", "connection", "malformed_reply", "inexpressible"]
+FailureKind = Literal[
+    "bad_request", "rate_limited", "server_error", "timeout", "connection", "malformed_reply", "inexpressible", "unbridgeable"
+]
+TokenBridge = Literal["auto", "require", "prefix", "off"]
 
 T = TypeVar("T")
 
@@ -52,6 +56,10 @@ class Settings:
     `most` bounds the rollouts in flight; with `fixed` that many are sent at once, without learning what the servers take.
     `timeout` is the longest silence within a request, `patience` the longest time without any server, `wait` the same before
     the first request; all in seconds. `attempts` counts the tries of a request; `token_ids` asks for them where they can be had.
+
+    `token_bridge` says what a prompt is made of once earlier turns have ids: of these (`auto`; what cannot be is sent as messages,
+    and says so), of these alone (`require`; what cannot be fails), of messages with `required_prefix_token_ids`, for servers patched
+    as NeMo-RL's (`prefix`), or of messages (`off`).
     """
 
     urls: tuple[str, ...]
@@ -65,6 +73,7 @@ class Settings:
     patience: float = 600.0
     wait: float = 10.0
     token_ids: bool = True
+    token_bridge: TokenBridge = "auto"
     extra_body: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -89,6 +98,9 @@ class Policy:
         self.model = settings.model or ""
         self.max_model_len: int | None = None
         self.counts = Counts()
+        self.bridge = Bridge()
+        self.renders = True
+        """Whether its servers render conversations; found out when first asked."""
         self.dropped: Counter[str] = Counter()
         """Optional keys of requests that the server did not know: they are no longer sent."""
 
@@ -207,9 +219,118 @@ class Trajectory:
         await self._policy.endpoints.release(self._endpoint, well=self._answered)
 
     async def respond(self, params: Mapping[str, Any], seed: int | None = None) -> Turn | Overflow:
-        """What the model says to a Responses request. Raises RequestFailed; UsageError or ExternalError if the whole run must stop."""
+        """What the model says to a Responses request. Raises RequestFailed; UsageError or ExternalError if the whole run must stop.
+
+        Where items of its input carry token ids, the prompt begins with these (`Settings.token_bridge`); if that cannot be, the turn
+        says why.
+        """
+        settings = self._policy.settings
         path, body = self._request(params, seed)
-        return await self._send(path, body, lambda data: self._count(self._read(data, params)))
+        keep_logprobs = params.get("top_logprobs") is not None or bool(params.get("include"))
+        unbridged = None
+        if settings.api == "chat" and settings.token_ids and settings.token_bridge != "off":
+            made = await self._bridged(params, body)
+            if isinstance(made, Prompt) and settings.token_bridge == "prefix":
+                body["required_prefix_token_ids"] = made.ids[: made.prefix]
+            elif isinstance(made, Prompt):
+                completion = self._completion(body, made.ids)
+                return await self._send(
+                    "/completions",
+                    completion,
+                    lambda data: self._count(from_completion(data, made.ids, body.get("tools") or (), keep_logprobs)),
+                )
+            unbridged = made if isinstance(made, Unbridgeable) else None
+            if unbridged and settings.token_bridge == "require":
+                raise RequestFailed("unbridgeable", f"{unbridged.reason}: {unbridged.message}")
+
+        def read(data: bytes) -> Turn:
+            if settings.api == "responses":
+                return self._count(from_response(data))
+            turn = from_chat(data, keep_logprobs)
+            if turn.reasoning_by_field:
+                self._style = "field"
+            return self._count(turn)
+
+        turn = await self._send(path, body, read)
+        if isinstance(turn, Turn) and (prefix := body.get("required_prefix_token_ids")):
+            had = turn.items[-1].get("prompt_token_ids")
+            if had is None or had[: len(prefix)] != prefix:
+                unbridged = Unbridgeable("prefix_ignored", "the server does not keep to required_prefix_token_ids")
+        return replace(turn, unbridged=unbridged) if unbridged and isinstance(turn, Turn) else turn
+
+    async def _bridged(self, params: Mapping[str, Any], body: dict[str, Any]) -> Prompt | Unbridgeable | None:
+        """The prompt as ids; None if no earlier turn has ids. Raises as `respond`."""
+        policy = self._policy
+        items: Sequence[Mapping[str, Any]] = params["input"] if isinstance(params.get("input"), list) else []
+        if (place := latest(items)) is None:
+            return None
+        if not policy.renders:
+            return Unbridgeable("no_rendering", "the server does not tell how it renders conversations (/tokenize)")
+        if policy.settings.token_bridge == "prefix":
+            # Such a server puts the ids in place of all up to the last of the model's messages, whether these have ids or not.
+            if any(item.get("role") == "assistant" or _calls(item) for item in items[place + 1 :]):
+                return Unbridgeable("prefix_ignored", "the model's latest message has no ids, an earlier one has")
+            prefix = [*(items[place].get(PROMPT) or ()), *items[place][SAMPLED]]
+            return Prompt(prefix, len(prefix))
+        if isinstance(body.get("tool_choice"), Mapping) or body.get("tool_choice") == "required":
+            return Unbridgeable("tool_choice", "that a tool must be called is known to chat requests alone")
+        if body.get("continue_final_message") or body.get("add_generation_prompt") is False or body.get("echo"):
+            return Unbridgeable("custom_prompt", "the request says itself how its prompt ends")
+        shared = {key: body[key] for key in _RENDERED if body.get(key) is not None}
+        if body.get("reasoning_effort"):
+            shared["chat_template_kwargs"] = {
+                "reasoning_effort": body["reasoning_effort"],
+                **shared.get("chat_template_kwargs", {}),
+            }
+
+        async def render(told: Sequence[Mapping[str, Any]], begin: bool) -> list[int]:
+            return await self._tokenizer("/tokenize", {**shared, "messages": told, "add_generation_prompt": begin}, _Tokens)
+
+        async def text(ids: list[int]) -> str:
+            return await self._tokenizer("/detokenize", {"tokens": ids}, _Text)
+
+        server = Server(render, text, msgspec.json.encode(shared, order="sorted"))
+        try:
+            made = await policy.bridge.prompt(params, self._style, server)
+        except Inexpressible as error:
+            raise RequestFailed("inexpressible", f"responses_create_params.{error}") from error
+        if isinstance(made, Unbridgeable) and made.reason == "no_rendering":
+            policy.renders = False
+        return made
+
+    async def _tokenizer(self, path: str, body: dict[str, Any], kind: type[_Tokens | _Text]) -> Any:
+        """What /tokenize or /detokenize say. Raises Refused, and as `respond`."""
+
+        def read(data: bytes) -> Any:
+            try:
+                return msgspec.json.decode(data, type=kind).value
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise MalformedReply(f"not what {path} says: {error}") from error
+
+        try:
+            said = await self._send(f"/..{path}", {"model": self._policy.model, **body}, read)
+            if isinstance(said, Overflow):
+                raise Refused(said.message)
+            return said
+        except UsageError as error:  # 404
+            raise Refused(f"{path}: {error.message}", missing=True) from error
+        except RequestFailed as error:
+            if error.kind == "bad_request":
+                raise Refused(error.message, missing=error.status == 405) from error
+            raise
+
+    def _completion(self, body: Mapping[str, Any], ids: list[int]) -> dict[str, Any]:
+        """The request of /completions that asks for what a chat request asks, after other tokens."""
+        asked = {key: value for key, value in body.items() if key not in _CHAT_ONLY}
+        most = body.get("max_completion_tokens") or body.get("max_tokens")
+        if most is None and self._policy.max_model_len:
+            most = max(1, self._policy.max_model_len - len(ids))
+        if most is not None:
+            asked["max_tokens"] = most
+        # Some of the marks around calls are special tokens; a chat request with tools shows them to its parser, too.
+        asked["skip_special_tokens"] = body.get("skip_special_tokens", not body.get("tools"))
+        asked.setdefault("spaces_between_special_tokens", False)
+        return {**asked, "prompt": ids, "logprobs": body.get("top_logprobs") or 0, "return_token_ids": True}
 
     async def chat(self, body: Mapping[str, Any]) -> dict[str, Any] | Overflow:
         """The reply to a Chat Completions request, both as they stand but for the model's name and the token ids, all three fields of
@@ -288,20 +409,12 @@ class Trajectory:
         if settings.api == "responses":
             return "/responses", {**params, **own}
         try:
-            body = {**to_chat(params, self._style), **own}
+            body = {**to_chat(params, self._style, with_ids=settings.token_bridge == "prefix"), **own}
         except Inexpressible as error:
             raise RequestFailed("inexpressible", f"responses_create_params.{error}") from error
         if settings.token_ids and "return_token_ids" not in self._policy.dropped:
             body |= {"return_token_ids": True, "logprobs": True, "top_logprobs": body.get("top_logprobs", 0)}
         return "/chat/completions", body
-
-    def _read(self, data: bytes, params: Mapping[str, Any]) -> Turn:
-        if self._policy.settings.api == "responses":
-            return from_response(data)
-        turn = from_chat(data, keep_logprobs=params.get("top_logprobs") is not None or bool(params.get("include")))
-        if turn.reasoning_by_field:
-            self._style = "field"
-        return turn
 
     def _refusal(self, status: int, data: bytes, body: Mapping[str, Any]) -> Overflow | None:
         """What a reply other than 200 says that a retry would not change; None if one might. Raises as `respond`."""
@@ -328,10 +441,39 @@ class Trajectory:
 
     def _count(self, turn: Turn) -> Turn:
         self._answered = True
+        if turn.end is not None:
+            self._policy.bridge.ends.add(turn.end)
         usage = turn.usage or {}
         self._policy.counts.input_tokens += usage.get("input_tokens") or 0
         self._policy.counts.output_tokens += usage.get("output_tokens") or 0
         return turn
+
+
+class _Tokens(msgspec.Struct):
+    """The reply of /tokenize."""
+
+    value: list[int] = msgspec.field(name="tokens")
+
+
+class _Text(msgspec.Struct):
+    """The reply of /detokenize."""
+
+    value: str = msgspec.field(name="prompt")
+
+
+_RENDERED = ("tools", "chat_template", "chat_template_kwargs", "mm_processor_kwargs", "add_special_tokens")
+"""What, beside the messages, decides how a conversation is rendered."""
+_CHAT_ONLY = frozenset(
+    {
+        "messages", "tools", "tool_choice", "parallel_tool_calls", "chat_template", "chat_template_kwargs", "reasoning_effort", "verbosity",
+        "top_logprobs", "max_completion_tokens", "add_generation_prompt", "continue_final_message", "store", "mm_processor_kwargs",
+        "service_tier", "prompt_cache_key", "safety_identifier", "add_special_tokens", "include_reasoning", "documents",
+    }
+)  # fmt: skip
+
+
+def _calls(item: Mapping[str, Any]) -> bool:
+    return item.get("type") in ("function_call", "reasoning")
 
 
 def _denied(endpoint: Endpoint, status: int, data: bytes) -> UsageError:

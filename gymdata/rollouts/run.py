@@ -52,6 +52,8 @@ class Progress:
     """Of those that failed in this run, how many are not to be tried again."""
     in_flight: int = 0
     servers: Sequence[Endpoint] = ()
+    discontinuous: int = 0
+    """Of those done, how many have token ids that are not one sequence, or may not be."""
     retries: int = 0
     output_tokens: int = 0
     started: float = field(default_factory=time.monotonic)

@@ -91,11 +91,7 @@ class ModelServer:
         self._random = random.Random(self.seed)
         self._stop = asyncio.Event()
         app = web.Application(client_max_size=1 << 30)
-        app.router.add_get("/health", self._health)
-        app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/metrics", self._metrics)
-        app.router.add_post("/v1/chat/completions", self._chat)
-        app.router.add_post("/v1/responses", self._responses)
+        self.add_routes(app)
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", self.port, backlog=8192, reuse_address=True)
@@ -107,6 +103,13 @@ class ModelServer:
             print(self.url, flush=True)
         await self._stop.wait()
         await runner.cleanup()
+
+    def add_routes(self, app: web.Application) -> None:
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1/responses", self._responses)
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.Response(status=200 if self.healthy else 503)

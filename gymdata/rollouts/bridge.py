@@ -1,0 +1,288 @@
+"""Prompts as token ids: what was seen and sampled so far, and after it what the chat template puts before the next reply.
+
+What the template puts there (the glue: the end of the model's turn, the new messages, the beginning of the next turn) is found
+from the server's own rendering, never assumed. The conversation is rendered twice, with two different words in place of what the
+model said last: what follows the word is equal in both, and is the glue. The words of earlier turns are rendered, too, but not used:
+their ids are those that were sampled.
+
+A template may do what no ids can follow: drop the model's turn or a new message, move or rewrite what it has told before. Each
+of these is looked for, once per shape of conversation, and makes the turn Unbridgeable. Earlier reasoning that a template would
+strip stays: it is what the model saw and sampled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import xxhash
+
+from gymdata.rollouts.chat import END_THINK, ReasoningStyle, messages
+from gymdata.rollouts.tokens import PROMPT, SAMPLED, TOKEN_IDS, latest
+
+Reason = Literal[
+    "no_rendering",
+    "template_error",
+    "parts",
+    "turn_dropped",
+    "message_dropped",
+    "history_rewritten",
+    "rendering_differs",
+    "unknown_end",
+    "harmony",
+    "tool_choice",
+    "custom_prompt",
+    "prefix_ignored",
+    "partial_ids",
+]
+
+_Messages = Sequence[Mapping[str, Any]]
+Ids = list[int]
+
+_SENTINELS = ("qalvextrim", "zubnorfidg")
+"""Words that no template knows, which differ from the first letter to the last, so that their last tokens differ, too."""
+_FILLER = "well"
+_CONTROL = re.compile(r"<[^\s<>]{2,40}>|\[/?[A-Z_]{2,30}\]")
+_CACHED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Unbridgeable:
+    """Why a turn's prompt cannot be made of ids."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The ids of a prompt; the first `prefix` of them were seen and sampled before."""
+
+    ids: Ids
+    prefix: int
+
+
+class Refused(Exception):
+    """The server does not render a conversation: `missing` if it renders none at all, else what it says of this one."""
+
+    def __init__(self, message: str, missing: bool = False) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+@dataclass(frozen=True)
+class Server:
+    """How a conversation is rendered: `render(messages, add_generation_prompt)`, which raises Refused, and the text of ids.
+
+    `template` stands for all else that the rendering depends on: tools, template, its arguments.
+    """
+
+    render: Callable[[_Messages, bool], Awaitable[Ids]]
+    text: Callable[[Ids], Awaitable[str]]
+    template: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What was found of all conversations of one shape: the end of a turn, of one with calls, and what is in the way."""
+
+    closing: Ids
+    after_call: Ids
+    fault: Unbridgeable | None = None
+
+
+class Bridge:
+    """Makes prompts of ids for the conversations of a run; remembers what it has found of templates."""
+
+    def __init__(self) -> None:
+        self.ends: set[int] = set()
+        """Tokens with which replies have ended that were not cut short."""
+        self._shapes: dict[bytes, _Shape] = {}
+        self._agreed: dict[bytes, Unbridgeable | None] = {}
+        self._texts: dict[int, str] = {}
+
+    async def prompt(self, params: Mapping[str, Any], style: ReasoningStyle, server: Server) -> Prompt | Unbridgeable | None:
+        """The prompt of a Responses request whose items carry ids, from the latest that does; None if none does."""
+        items: Sequence[Mapping[str, Any]] = params["input"] if isinstance(params.get("input"), list) else []
+        if (place := latest(items)) is None:
+            return None
+        item = items[place]
+        if not all(isinstance(item.get(key), list) for key in TOKEN_IDS):
+            return Unbridgeable("partial_ids", f"input[{place}] has some of {', '.join(TOKEN_IDS)}, but not all")
+        head = messages(items[: place + 1], params.get("instructions"), style)
+        tail = messages(items[place + 1 :], None, style)
+        if any(not _is_text(message) for message in (*head, *tail)):
+            return Unbridgeable("parts", "images, sound, video and files are no token ids")
+        try:
+            if latest(items[:place]) is None and (fault := await self._agrees(head[:-1], item, server)):
+                return fault
+            glue = await self._glue(head, tail, item, server)
+        except Refused as error:
+            return Unbridgeable("no_rendering" if error.missing else "template_error", str(error))
+        if isinstance(glue, Unbridgeable):
+            return glue
+        prefix = [*item[PROMPT], *item[SAMPLED]]
+        return Prompt(prefix + glue, len(prefix))
+
+    async def _agrees(self, told: _Messages, item: Mapping[str, Any], server: Server) -> Unbridgeable | None:
+        """Whether the server renders here as it does for chat: once per template, by a prompt that it made there."""
+        if server.template not in self._agreed:
+            fault = None
+            if await server.render(told, True) != item[PROMPT]:
+                fault = Unbridgeable(
+                    "rendering_differs", "the server renders the first prompt in another way than it did for chat"
+                )
+            elif "<|channel|>" in await server.text(item[SAMPLED]):
+                fault = Unbridgeable("harmony", "replies in OpenAI's harmony format are read by the server alone")
+            _keep(self._agreed, server.template, fault)
+        return self._agreed[server.template]
+
+    async def _glue(self, head: _Messages, tail: _Messages, item: Mapping[str, Any], server: Server) -> Ids | Unbridgeable:
+        before = [_without_thoughts(message) for message in head[:-1]]
+        last = head[-1]
+        one, two = await _both(lambda said: server.render([*before, said, *tail], True), last)
+        called = bool(last.get("tool_calls"))
+        if one == two and called:  # a template that knows no calls shows what was said beside them
+            called = False
+            one, two = await _both(lambda said: server.render([*before, said, *tail], True), {**last, "tool_calls": None})
+        if one == two:
+            return Unbridgeable("turn_dropped", "the template leaves out what the model said last")
+        glue = _common_end(one, two)
+        key = _key(server.template, before, last, tail)
+        if key not in self._shapes:
+            _keep(self._shapes, key, await self._learn(before, last, tail, called, one, len(one) - len(glue), server))
+        shape = self._shapes[key]
+        return shape.fault or await self._after(item, glue, shape, called, server)
+
+    async def _learn(
+        self, before: _Messages, last: Mapping[str, Any], tail: _Messages, called: bool, whole: Ids, anchor: int, server: Server
+    ) -> _Shape:
+        """What this shape of conversation is like. `whole` is one rendering of all of it, in which the glue begins at `anchor`."""
+        plain = {"role": "assistant", "content": ""}
+        closing = _common_end(*await _both(lambda said: server.render([*before, said], False), plain))
+        after_call = _common_end(*await _both(lambda said: server.render([*before, said], False), last)) if called else []
+        if before and (fault := await self._rewrites(before, whole, server)):
+            return _Shape(closing, after_call, fault)
+        said = _with_sentinel(last if called else {**last, "tool_calls": None}, _SENTINELS[0])
+        position = anchor
+        for number, message in enumerate(tail):
+            other = [*tail[:number], _with_sentinel(message, _SENTINELS[1]), *tail[number + 1 :]]
+            changed = await server.render([*before, said, *other], True)
+            differs = _common_start(whole, changed)
+            if changed == whole or differs < position:
+                what = "leaves out" if changed == whole else "puts elsewhere than after what was said before it"
+                fault = Unbridgeable("message_dropped", f"the template {what} a new message of the role {message['role']!r}")
+                return _Shape(closing, after_call, fault)
+            position = differs
+        return _Shape(closing, after_call)
+
+    async def _rewrites(self, before: _Messages, whole: Ids, server: Server) -> Unbridgeable | None:
+        """Whether new messages change how the template renders those before them: tools that move to the last question, and the like."""
+        try:
+            alone = await server.render(before, False)
+        except Refused:
+            return None  # not every template renders every beginning; what was said is in its place, as has been seen
+        # Text that goes on where the beginning ended may share a token with its end.
+        if _common_start(alone, whole) < len(alone) - 1:
+            return Unbridgeable("history_rewritten", "with new messages the template tells earlier ones in another way or place")
+        return None
+
+    async def _after(self, item: Mapping[str, Any], glue: Ids, shape: _Shape, called: bool, server: Server) -> Ids | Unbridgeable:
+        """The part of the glue that the sampled ids do not have already: all of it after a reply that was cut short."""
+        end = item[SAMPLED][-1] if item[SAMPLED] else None
+        closing = shape.closing
+        if called:
+            # What the template writes to end a call was sampled; the end of the turn comes after it.
+            shared = shape.after_call[: _common_start(shape.after_call, glue)]
+            start = len(shape.after_call) - len(closing)
+            if closing and start >= 0 and shape.after_call[start:] == closing and start < len(shared):
+                glue = glue[start:]
+            elif not closing and shared == shape.after_call and end not in shared:
+                glue = glue[len(shared) :]  # nothing ends a turn, of whichever kind
+            elif end in shared and (end in self.ends or await self._controls(end, server)):
+                return glue[len(shared) - shared[::-1].index(end) :]
+            else:
+                return Unbridgeable("unknown_end", "where the template ends a turn with calls cannot be told")
+        closing = closing[: _common_start(closing, glue)]
+        controls = [place for place, token in enumerate(closing) if token in self.ends or await self._controls(token, server)]
+        ended = end in self.ends and item.get("status") != "incomplete"
+        if controls and (end == closing[controls[0]] or ended):
+            return glue[controls[0] + 1 :]
+        if not controls and glue and end == glue[0] and (ended or await self._controls(end, server)):
+            return glue[1:]  # the token that ends a turn is the one that begins the next
+        if ended and not controls and glue and await self._controls(glue[0], server):
+            return Unbridgeable(
+                "unknown_end", f"the reply ends with token {end}, which the template does not put between these turns"
+            )
+        if not ended and end is not None and item.get("status") != "incomplete" and await self._controls(end, server):
+            return Unbridgeable("unknown_end", f"whether token {end} ends a turn is not known")
+        return glue
+
+    async def _controls(self, token: int | None, server: Server) -> bool:
+        """Whether a token looks like one that is no text."""
+        if token is None:
+            return False
+        if token not in self._texts:
+            _keep(self._texts, token, await server.text([token]))
+        return _CONTROL.fullmatch(self._texts[token].strip()) is not None
+
+
+async def _both(render: Callable[[Mapping[str, Any]], Awaitable[Ids]], message: Mapping[str, Any]) -> tuple[Ids, Ids]:
+    one, two = await asyncio.gather(*(render(_with_sentinel(message, word)) for word in _SENTINELS))
+    return one, two
+
+
+def _with_sentinel(message: Mapping[str, Any], word: str) -> dict[str, Any]:
+    """A message that says a word in place of what it says; one that calls says it in its last call."""
+    kept = {key: value for key, value in message.items() if key not in ("reasoning", "reasoning_content")}
+    if calls := kept.get("tool_calls"):
+        call = calls[-1]
+        function = {**call["function"], "arguments": json.dumps({word: word})}
+        return {**kept, "tool_calls": [*calls[:-1], {**call, "function": function}]}
+    kept.pop("tool_calls", None)
+    return {**kept, "content": word}
+
+
+def _without_thoughts(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message as it was, but of the model's what it called and that it spoke: templates strip thoughts, ids keep them."""
+    if message["role"] != "assistant":
+        return message
+    kept = {key: value for key, value in message.items() if key not in ("reasoning", "reasoning_content")}
+    content = message.get("content")
+    spoke = content.rpartition(END_THINK)[2].strip() if isinstance(content, str) else content
+    return {**kept, "content": _FILLER if spoke else content if not kept.get("tool_calls") else None}
+
+
+def _is_text(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    return content is None or isinstance(content, str) or all(part.get("type") in ("text", "refusal") for part in content)
+
+
+def _key(template: bytes, before: _Messages, last: Mapping[str, Any], tail: _Messages) -> bytes:
+    """A conversation's shape: who spoke, whether something was said or called."""
+
+    def kind(message: Mapping[str, Any]) -> str:
+        return f"{message['role']},{bool(message.get('content'))},{len(message.get('tool_calls') or ())}"
+
+    shape = "/".join(";".join(map(kind, part)) for part in (before, [last], tail))
+    return xxhash.xxh3_128_digest(template + shape.encode())
+
+
+def _common_start(one: Sequence[int], two: Sequence[int]) -> int:
+    """How many ids are equal from the beginning on."""
+    shorter = min(len(one), len(two))
+    return next((place for place in range(shorter) if one[place] != two[place]), shorter)
+
+
+def _common_end(one: Ids, two: Ids) -> Ids:
+    return one[len(one) - _common_start(one[::-1], two[::-1]) :]
+
+
+def _keep(found: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(found) >= _CACHED:
+        found.clear()
+    found[key] = value

@@ -1,0 +1,87 @@
+"""Calls in the formats that models are trained on, read from their text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gymdata.rollouts.parsers import FORMATS, parse
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}, "deep": {"type": "object"}}}
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]
+ONE = {"city": "Paris", "days": 3}
+JSON = '{"city": "Paris", "days": 3}'
+HERMES = f'<tool_call>\n{{"name": "weather", "arguments": {JSON}}}\n</tool_call>'
+CODER = "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>"
+DEEPSEEK = "<｜tool▁call▁begin｜>{}<｜tool▁call▁end｜>"
+R1 = DEEPSEEK.format(f"function<｜tool▁sep｜>weather\n```json\n{JSON}\n```")
+V31 = DEEPSEEK.format(f"weather<｜tool▁sep｜>{JSON}")
+
+
+def calls(text: str) -> tuple[str | None, list[tuple[str, Any]]]:
+    message = parse(text, TOOLS)
+    found = [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in message.get("tool_calls") or ()]
+    return message["content"], found
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "count"),
+    [
+        (HERMES, None, 1),
+        (f"Let me see.\n{HERMES}\n{HERMES}", "Let me see.", 2),
+        (f'<tool_call>{{"name": "weather", "arguments": {JSON}}}', None, 1),  # the end was the end of the turn
+        (f"<think>\nI could <tool_call> it.\n</think>\n\n{HERMES}", "<think>\nI could <tool_call> it.\n</think>", 1),
+        (CODER, None, 1),
+        (f"See.\n{CODER}\n{CODER}", "See.", 2),
+        (f'[TOOL_CALLS][{{"name": "weather", "arguments": {JSON}}}]', None, 1),
+        (f'See.[TOOL_CALLS] [{{"name": "weather", "arguments": {JSON}}}, {{"name": "weather", "arguments": {JSON}}}]', "See.", 2),
+        (f"[TOOL_CALLS]weather[ARGS]{JSON}", None, 1),
+        (f"[TOOL_CALLS]weather{JSON}[TOOL_CALLS]weather[CALL_ID]a1[ARGS]{JSON}", None, 2),
+        (f'{{"name": "weather", "parameters": {JSON}}}', None, 1),
+        (f'<|python_tag|>{{"name": "weather", "parameters": {JSON}}}; {{"name": "weather", "parameters": {JSON}}}', None, 2),
+        (f"<think>hm</think>See.<｜tool▁calls▁begin｜>{R1}\n{R1}<｜tool▁calls▁end｜>", "<think>hm</think>See.", 2),
+        (f"<｜tool▁calls▁begin｜>{V31}<｜tool▁calls▁end｜>", None, 1),
+    ],
+)
+def test_calls_are_read_and_what_was_said_before_them_stays(text: str, said: str | None, count: int) -> None:
+    assert calls(text) == (said, [("weather", ONE)] * count)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No call at all.",
+        "<tool_call>\n{'name': 'weather'}\n</tool_call>",
+        '<tool_call>\n{"name": "weather"}\n</tool_call>',
+        '<tool_call>\n{"name": "weather", "arguments": {"city": "Par\n</tool_call>',
+        f"{HERMES}\n<tool_call>\n",
+        "<tool_call>\n<function=weather>\n<parameter=city>\nParis",
+        "[TOOL_CALLS]",
+        "[TOOL_CALLS] I would call the weather.",
+        '{"name": "Ada", "parameters": {}}',  # an answer in JSON: there is no such tool
+        '{"city": "Paris"}',
+        '{"name": "weather", "parameters": {}} and more',
+        "<｜tool▁calls▁begin｜>weather<｜tool▁calls▁end｜>",
+        "<think>\n" + HERMES + "\n</think>\n\nOr not.",
+    ],
+)
+def test_what_is_no_call_stays_text(text: str) -> None:
+    message = parse(text, TOOLS)
+    assert message["content"] == text and "tool_calls" not in message
+
+
+def test_without_tools_nothing_is_a_call() -> None:
+    assert parse(HERMES, []) == {"role": "assistant", "content": HERMES}
+
+
+def test_bare_values_take_the_type_that_the_tool_gives_them() -> None:
+    text = '<function=weather><parameter=city>\n12\n</parameter><parameter=days>\n12\n</parameter><parameter=deep>\n{"a": true}\n</parameter></function>'
+    assert calls(text)[1] == [("weather", {"city": "12", "days": 12, "deep": {"a": True}})]
+
+
+def test_every_format_is_documented() -> None:
+    import gymdata.rollouts.parsers as module
+
+    assert all(name in (module.__doc__ or "") for name in FORMATS)
