@@ -11,6 +11,7 @@ SUBCOMMANDS = {
     "merge": "one file of the shards of a run, and what is missing in it",
     "profile": "measure finished rollouts, per task and per run",
     "select": "choose tasks by how often they were solved",
+    "import": "read rollouts of NeMo Gym, verifiers and NeMo-Skills",
     "export": "write them in the formats of trainers and other tools",
     "show": "page through trajectories",
     "check-tokens": "whether token ids are those that the model saw and sampled",

@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-model-len", type=int, metavar="N", help="verl: the model's context, for each row's response budget"
     )
+    parser.add_argument("--agent", default="", metavar="NAME", help="nemo-rl: the agent of rows that name none")
     parser.add_argument("--format", choices=["text", "json"], default="text", help="of the summary")
 
 
@@ -68,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         margin=args.margin,
         max_pairs=args.max_pairs,
         max_model_len=args.max_model_len,
+        agent=args.agent,
     )
     found = export(args.files, args.to, args.output, options, on_progress=progress)
     progress.clear()

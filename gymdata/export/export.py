@@ -39,7 +39,7 @@ FORMATS = {
     "sft": Format(sft.records, sft.DROPS, (*_PICK, "reasoning", "tokens")),
     "dpo": Format(dpo.records, dpo.DROPS, _PAIRS),
     "kto": Format(kto.records, kto.DROPS, (*_PICK, "reasoning", "threshold")),
-    "nemo-rl": Format(nemo_rl.records, nemo_rl.DROPS, (*_PICK, "tokens"), answered=False),
+    "nemo-rl": Format(nemo_rl.records, nemo_rl.DROPS, (*_PICK, "tokens", "agent"), answered=False),
     "nemo-rl-preference": Format(nemo_rl.preferences, nemo_rl.PREFERENCE_DROPS, _PAIRS),
     "trl": Format(trl.records, trl.DROPS, ("reasoning",), answered=False),
     "verl": Format(verl.records, verl.DROPS, ("reasoning", "max_model_len"), answered=False, plain=True),

@@ -22,10 +22,12 @@ def records(rollouts: Sequence[Rollout], options: Options, tally: Tally) -> Iter
             yield {"message_log": log, "agent_ref": rollout.row.get("agent_ref"), **identity(rollout)}
         return
     row = task.row(rollouts)
+    if options.agent and row.get("agent_ref") is None:
+        row["agent_ref"] = {"type": "responses_api_agents", "name": options.agent}
     if "responses_create_params" not in row:
         tally.remove("of a task whose rollouts had different requests", count=len(rollouts))
     elif "agent_ref" not in row:
-        tally.remove("without an agent_ref, which its environment goes by", rollouts[0].place, len(rollouts))
+        tally.remove("without an agent_ref", f"{rollouts[0].place}: which agent runs the row? --agent says it", len(rollouts))
     else:
         yield row
 

@@ -24,6 +24,8 @@ class Options:
     margin: float = 0.0
     max_pairs: int = 1
     max_model_len: int | None = None
+    agent: str = ""
+    """What runs the rows that do not say it."""
 
 
 @dataclass(slots=True)

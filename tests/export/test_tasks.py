@@ -47,8 +47,11 @@ def test_rows_with_the_same_request_and_other_answers_are_other_tasks(tmp_path: 
 
 
 def test_rows_of_no_agent_are_refused_by_nemo_rl(tmp_path: Path) -> None:
-    _, found = exported(tmp_path, "nemo-rl", rollout(0), {key: value for key, value in rollout(1).items() if key != "agent_ref"})
-    assert found.removed == {"without an agent_ref, which its environment goes by": 1}
+    rows = [rollout(0), {key: value for key, value in rollout(1).items() if key != "agent_ref"}]
+    _, found = exported(tmp_path, "nemo-rl", *rows)
+    assert found.removed == {"without an agent_ref": 1}
+    records, _ = exported(tmp_path, "nemo-rl", *rows, agent="mine")
+    assert [record["agent_ref"]["name"] for record in records] == ["math", "mine"]
 
 
 def test_a_message_log_adds_the_ids_of_each_turn(tmp_path: Path) -> None:
