@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,16 @@ TEXTS = (
 )  # fmt: skip
 
 
-def tiny(folder: Path) -> None:
-    """A Llama of two layers with random weights, and a tokenizer of a few hundred tokens. Always the same."""
+def tiny(folder: Path, marks: Sequence[str] = ()) -> None:
+    """A Llama of two layers with random weights, and a tokenizer of a few hundred tokens, `marks` among them. Always the same."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = _byte_level(Tokenizer(models.BPE()))
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=448, special_tokens=[*SPECIAL], initial_alphabet=alphabet, show_progress=False)
+    special = [*SPECIAL, *(mark for mark in marks if mark not in SPECIAL)]
+    count = 448 + len(special) - len(SPECIAL)
+    trainer = trainers.BpeTrainer(vocab_size=count, special_tokens=special, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(TEXTS, trainer)
     size, inner, heads, shared = (
         TINY[key] for key in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")

@@ -37,6 +37,7 @@ from gymdata.rollouts import builtin_tools
 from gymdata.rollouts.bridge import Unbridgeable
 from gymdata.rollouts.chat_reply import Turn
 from gymdata.rollouts.overflow import Overflow
+from gymdata.rollouts.tokens import check
 
 ENTRY_POINTS = "gymdata.tools"
 Tools = Mapping[str, Callable[..., Any]]
@@ -129,6 +130,20 @@ async def run(
             said = await answer(tools, call["name"], call["arguments"], tool_seconds)
             output.append({"type": "function_call_output", "call_id": call["call_id"], "output": said})
     return Trajectory(response(params, output, usage, reason, started), reason, step + 1, unbridged)
+
+
+def token_faults(row: Mapping[str, Any], said: Trajectory) -> list[dict[str, Any]]:
+    """Why a rollout's token ids are not one sequence; none if they are, or if there are none."""
+    checked = check(row)
+    if not checked.turns and not checked.faults:
+        return []
+    told = [
+        {"kind": "rerendered", "turn": turn, "reason": why.reason, "message": why.message} for turn, why in said.unbridged.items()
+    ]
+    return told + [
+        {"kind": fault.kind, "turn": fault.turn, "path": f"$.{fault.place}", "at": fault.at, "message": fault.message}
+        for fault in checked.faults
+    ]
 
 
 async def answer(tools: Tools, name: str, arguments: str, seconds: float = 60.0) -> str:

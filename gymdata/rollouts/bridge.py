@@ -66,6 +66,37 @@ class Prompt:
     prefix: int
 
 
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Chat messages without ids: `head` ends with the latest of the model's that has them, `tail` is what came after.
+
+    `ids` is what carries them; `first` says that no earlier message has any.
+    """
+
+    head: _Messages
+    tail: _Messages
+    ids: Mapping[str, Any]
+    first: bool
+
+
+def of_items(params: Mapping[str, Any], style: ReasoningStyle) -> Conversation | None:
+    """The conversation of a Responses request; None if no item carries ids. Raises Inexpressible."""
+    items: Sequence[Mapping[str, Any]] = params["input"] if isinstance(params.get("input"), list) else []
+    if (place := latest(items)) is None:
+        return None
+    # Each part for itself: messages of the model next to each other would become one.
+    head = messages(items[: place + 1], params.get("instructions"), style)
+    return Conversation(head, messages(items[place + 1 :], None, style), items[place], latest(items[:place]) is None)
+
+
+def of_messages(told: _Messages) -> Conversation | None:
+    """The conversation of a Chat Completions request; None if no message carries ids."""
+    if (place := latest(told)) is None:
+        return None
+    bare = [{key: value for key, value in message.items() if key not in TOKEN_IDS} for message in told]
+    return Conversation(bare[: place + 1], bare[place + 1 :], told[place], latest(told[:place]) is None)
+
+
 class Refused(Exception):
     """The server does not render a conversation: `missing` if it renders none at all, else what it says of this one."""
 
@@ -105,27 +136,22 @@ class Bridge:
         self._agreed: dict[bytes, Unbridgeable | None] = {}
         self._texts: dict[int, str] = {}
 
-    async def prompt(self, params: Mapping[str, Any], style: ReasoningStyle, server: Server) -> Prompt | Unbridgeable | None:
-        """The prompt of a Responses request whose items carry ids, from the latest that does; None if none does."""
-        items: Sequence[Mapping[str, Any]] = params["input"] if isinstance(params.get("input"), list) else []
-        if (place := latest(items)) is None:
-            return None
-        item = items[place]
-        if not all(isinstance(item.get(key), list) for key in TOKEN_IDS):
-            return Unbridgeable("partial_ids", f"input[{place}] has some of {', '.join(TOKEN_IDS)}, but not all")
-        head = messages(items[: place + 1], params.get("instructions"), style)
-        tail = messages(items[place + 1 :], None, style)
+    async def prompt(self, conversation: Conversation, server: Server) -> Prompt | Unbridgeable:
+        """The prompt that begins with the ids of a conversation."""
+        head, tail, ids = conversation.head, conversation.tail, conversation.ids
+        if not all(isinstance(ids.get(key), list) for key in TOKEN_IDS):
+            return Unbridgeable("partial_ids", f"the latest message with ids has not all of {', '.join(TOKEN_IDS)}")
         if any(not _is_text(message) for message in (*head, *tail)):
             return Unbridgeable("parts", "images, sound, video and files are no token ids")
         try:
-            if latest(items[:place]) is None and (fault := await self._agrees(head[:-1], item, server)):
+            if conversation.first and (fault := await self._agrees(head[:-1], ids, server)):
                 return fault
-            glue = await self._glue(head, tail, item, server)
+            glue = await self._glue(head, tail, ids, server)
         except Refused as error:
             return Unbridgeable("no_rendering" if error.missing else "template_error", str(error))
         if isinstance(glue, Unbridgeable):
             return glue
-        prefix = [*item[PROMPT], *item[SAMPLED]]
+        prefix = [*ids[PROMPT], *ids[SAMPLED]]
         return Prompt(prefix + glue, len(prefix))
 
     async def _agrees(self, told: _Messages, item: Mapping[str, Any], server: Server) -> Unbridgeable | None:

@@ -183,6 +183,18 @@ def from_completion(body: bytes, prompt: list[int], tools: Sequence[Mapping[str,
     return Turn(items, stopped, completion.usage and _usage(completion.usage), end=_end(choice, choice.token_ids))
 
 
+def chat_completion(body: bytes, turn: Turn, tools: Sequence[Mapping[str, Any]], keep_logprobs: bool) -> dict[str, Any]:
+    """The chat completion that says what a reply of /v1/completions, read as `turn`, says."""
+    completion = decode_text_completion(body)
+    choice = completion.choices[0]
+    message = parse(choice.text, tools) | {key: turn.items[-1][key] for key in TOKEN_IDS}
+    logprobs = {"content": msgspec.to_builtins(_by_token(choice.logprobs))} if keep_logprobs and choice.logprobs else None
+    finish = "tool_calls" if message.get("tool_calls") and choice.finish_reason == "stop" else choice.finish_reason
+    told = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": finish, "stop_reason": choice.stop_reason}
+    usage = completion.usage and msgspec.to_builtins(completion.usage)
+    return {"id": completion.id, "object": "chat.completion", "model": completion.model, "choices": [told], "usage": usage}
+
+
 def _items(message: Mapping[str, Any], name: str, finish_reason: str | None) -> tuple[list[dict[str, Any]], str]:
     """The items of a reply, never none, and why it stopped."""
     items = assistant_items(message, name or "reply") or [_message(f"{name or 'reply'}-0", [_output_text("")])]

@@ -25,7 +25,7 @@ from gymdata.rollouts.overflow import Overflow
 from gymdata.rollouts.plan import Plan, Task, Who
 from gymdata.rollouts.policy import Policy, RequestFailed, Trajectory
 from gymdata.rollouts.run import Progress, Run, Scoring, scoring
-from gymdata.rollouts.tokens import TOKEN_IDS, check
+from gymdata.rollouts.tokens import TOKEN_IDS
 from gymdata.verifiers import Verdict, Verifier
 from gymdata.verifiers.isolation import Workers
 
@@ -246,7 +246,7 @@ class _Collector:
             "stop_reason": said.stop_reason,
             **_stamps(task, rollout),
         }
-        if faults := _token_faults(record, said):
+        if faults := agent.token_faults(record, said):
             record["token_faults"] = faults
             self.progress.discontinuous += 1
         if await self._journal.append(record):
@@ -289,20 +289,6 @@ class _Failure(msgspec.Struct):
 
 
 _decode_failure = msgspec.json.Decoder(_Failure).decode
-
-
-def _token_faults(record: Mapping[str, Any], said: agent.Trajectory) -> list[dict[str, Any]]:
-    """Why a rollout's token ids are not one sequence; none if they are, or if there are none."""
-    checked = check(record)
-    if not checked.turns and not checked.faults:
-        return []
-    told = [
-        {"kind": "rerendered", "turn": turn, "reason": why.reason, "message": why.message} for turn, why in said.unbridged.items()
-    ]
-    return told + [
-        {"kind": fault.kind, "turn": fault.turn, "path": f"$.{fault.place}", "at": fault.at, "message": fault.message}
-        for fault in checked.faults
-    ]
 
 
 def _stamps(task: Task, rollout: int) -> dict[str, Any]:

@@ -10,9 +10,10 @@ import contextlib
 import random
 import resource
 import ssl
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self, TypeVar
 
 import aiohttp
@@ -20,13 +21,13 @@ import msgspec
 from pydantic import SecretStr
 
 from gymdata.errors import ExternalError, UsageError
-from gymdata.rollouts.bridge import Bridge, Prompt, Refused, Server, Unbridgeable
+from gymdata.rollouts.bridge import Bridge, Conversation, Prompt, Refused, Server, Unbridgeable, of_items, of_messages
 from gymdata.rollouts.chat import Inexpressible, ReasoningStyle, to_chat
-from gymdata.rollouts.chat_reply import MalformedReply, Turn, from_chat, from_completion
+from gymdata.rollouts.chat_reply import MalformedReply, Turn, chat_completion, from_chat, from_completion
 from gymdata.rollouts.endpoints import Endpoint, Endpoints
 from gymdata.rollouts.overflow import Overflow, overflow
 from gymdata.rollouts.replies import Card, Models, from_response, retry_after, told
-from gymdata.rollouts.tokens import PROMPT, SAMPLED, TOKEN_IDS, latest
+from gymdata.rollouts.tokens import PROMPT, SAMPLED, TOKEN_IDS
 
 FailureKind = Literal[
     "bad_request", "rate_limited", "server_error", "timeout", "connection", "malformed_reply", "inexpressible", "unbridgeable"
@@ -227,21 +228,16 @@ class Trajectory:
         settings = self._policy.settings
         path, body = self._request(params, seed)
         keep_logprobs = params.get("top_logprobs") is not None or bool(params.get("include"))
-        unbridged = None
-        if settings.api == "chat" and settings.token_ids and settings.token_bridge != "off":
-            made = await self._bridged(params, body)
-            if isinstance(made, Prompt) and settings.token_bridge == "prefix":
-                body["required_prefix_token_ids"] = made.ids[: made.prefix]
-            elif isinstance(made, Prompt):
-                completion = self._completion(body, made.ids)
-                return await self._send(
-                    "/completions",
-                    completion,
-                    lambda data: self._count(from_completion(data, made.ids, body.get("tools") or (), keep_logprobs)),
-                )
-            unbridged = made if isinstance(made, Unbridgeable) else None
-            if unbridged and settings.token_bridge == "require":
-                raise RequestFailed("unbridgeable", f"{unbridged.reason}: {unbridged.message}")
+        try:
+            made = await self._bridged(of_items(params, self._style), body) if settings.api == "chat" else None
+        except Inexpressible as error:
+            raise RequestFailed("inexpressible", f"responses_create_params.{error}") from error
+        if isinstance(made, Prompt):
+            ids, tools = made.ids, body.get("tools") or ()
+            completion = self._completion(body, ids)
+            return await self._send(
+                "/completions", completion, lambda data: self._count(from_completion(data, ids, tools, keep_logprobs))
+            )
 
         def read(data: bytes) -> Turn:
             if settings.api == "responses":
@@ -252,36 +248,75 @@ class Trajectory:
             return self._count(turn)
 
         turn = await self._send(path, body, read)
-        if isinstance(turn, Turn) and (prefix := body.get("required_prefix_token_ids")):
-            had = turn.items[-1].get("prompt_token_ids")
-            if had is None or had[: len(prefix)] != prefix:
-                unbridged = Unbridgeable("prefix_ignored", "the server does not keep to required_prefix_token_ids")
-        return replace(turn, unbridged=unbridged) if unbridged and isinstance(turn, Turn) else turn
+        if not isinstance(turn, Turn):
+            return turn
+        unbridged = made or _prefix_ignored(body, turn.items[-1].get(PROMPT))
+        return replace(turn, unbridged=unbridged) if unbridged else turn
 
-    async def _bridged(self, params: Mapping[str, Any], body: dict[str, Any]) -> Prompt | Unbridgeable | None:
-        """The prompt as ids; None if no earlier turn has ids. Raises as `respond`."""
-        policy = self._policy
-        items: Sequence[Mapping[str, Any]] = params["input"] if isinstance(params.get("input"), list) else []
-        if (place := latest(items)) is None:
+    async def chat(self, body: Mapping[str, Any]) -> dict[str, Any] | Overflow:
+        """The reply to a Chat Completions request, both as they stand but for the model's name and the token ids, all three fields of
+        which are on the reply's message. Raises as `respond`.
+
+        A request whose messages carry ids is bridged as those of `respond` are; why it could not be is the reply's `unbridged`.
+        """
+        settings = self._policy.settings
+        asked = {**settings.extra_body, **body, "model": self._policy.model}
+        if settings.token_ids and "return_token_ids" not in self._policy.dropped:
+            asked |= {"return_token_ids": True, "logprobs": True, "top_logprobs": body.get("top_logprobs") or 0}
+        made = await self._bridged(of_messages(body["messages"]), asked)
+        if isinstance(made, Prompt):
+            ids, tools, keep = made.ids, asked.get("tools") or (), bool(body.get("logprobs"))
+            return await self._send("/completions", self._completion(asked, ids), lambda data: self._told(data, ids, tools, keep))
+
+        def read(data: bytes) -> dict[str, Any]:
+            turn = self._count(from_chat(data))
+            reply = msgspec.json.decode(data, type=dict[str, Any])
+            choice = reply["choices"][0]
+            choice["message"] |= {key: turn.items[-1][key] for key in TOKEN_IDS if key in turn.items[-1]}
+            if not body.get("return_token_ids"):
+                reply.pop("prompt_token_ids", None)
+                choice.pop("token_ids", None)
+            if not body.get("logprobs"):
+                choice["logprobs"] = None
+            if unbridged := made or _prefix_ignored(asked, choice["message"].get(PROMPT)):
+                reply["unbridged"] = asdict(unbridged)
+            return reply
+
+        return await self._send("/chat/completions", asked, read)
+
+    def _told(self, data: bytes, ids: list[int], tools: Sequence[Mapping[str, Any]], keep_logprobs: bool) -> dict[str, Any]:
+        """A completion told as a chat completion."""
+        turn = self._count(from_completion(data, ids, tools))
+        return {"created": int(time.time()), **chat_completion(data, turn, tools, keep_logprobs)}
+
+    async def _bridged(self, conversation: Conversation | None, body: dict[str, Any]) -> Prompt | Unbridgeable | None:
+        """The prompt as ids; None where none are to be sent, be it that `body` now asks the server to keep to them. Raises as `respond`."""
+        settings = self._policy.settings
+        if conversation is None or not settings.token_ids or settings.token_bridge == "off":
             return None
+        if settings.token_bridge == "prefix":
+            # Such a server puts the ids in place of all up to the last of the model's messages, whether this has ids or not.
+            if any(message["role"] == "assistant" for message in conversation.tail):
+                return Unbridgeable("prefix_ignored", "the model's latest message has no ids, an earlier one has")
+            body["required_prefix_token_ids"] = [*conversation.ids.get(PROMPT, ()), *conversation.ids[SAMPLED]]
+            return None
+        made = await self._prompt(conversation, body)
+        if isinstance(made, Unbridgeable) and settings.token_bridge == "require":
+            raise RequestFailed("unbridgeable", f"{made.reason}: {made.message}")
+        return made
+
+    async def _prompt(self, conversation: Conversation, body: Mapping[str, Any]) -> Prompt | Unbridgeable:
+        policy = self._policy
         if not policy.renders:
             return Unbridgeable("no_rendering", "the server does not tell how it renders conversations (/tokenize)")
-        if policy.settings.token_bridge == "prefix":
-            # Such a server puts the ids in place of all up to the last of the model's messages, whether these have ids or not.
-            if any(item.get("role") == "assistant" or _calls(item) for item in items[place + 1 :]):
-                return Unbridgeable("prefix_ignored", "the model's latest message has no ids, an earlier one has")
-            prefix = [*(items[place].get(PROMPT) or ()), *items[place][SAMPLED]]
-            return Prompt(prefix, len(prefix))
         if isinstance(body.get("tool_choice"), Mapping) or body.get("tool_choice") == "required":
             return Unbridgeable("tool_choice", "that a tool must be called is known to chat requests alone")
         if body.get("continue_final_message") or body.get("add_generation_prompt") is False or body.get("echo"):
             return Unbridgeable("custom_prompt", "the request says itself how its prompt ends")
         shared = {key: body[key] for key in _RENDERED if body.get(key) is not None}
         if body.get("reasoning_effort"):
-            shared["chat_template_kwargs"] = {
-                "reasoning_effort": body["reasoning_effort"],
-                **shared.get("chat_template_kwargs", {}),
-            }
+            effort = {"reasoning_effort": body["reasoning_effort"]}
+            shared["chat_template_kwargs"] = {**effort, **shared.get("chat_template_kwargs", {})}
 
         async def render(told: Sequence[Mapping[str, Any]], begin: bool) -> list[int]:
             return await self._tokenizer("/tokenize", {**shared, "messages": told, "add_generation_prompt": begin}, _Tokens)
@@ -289,11 +324,7 @@ class Trajectory:
         async def text(ids: list[int]) -> str:
             return await self._tokenizer("/detokenize", {"tokens": ids}, _Text)
 
-        server = Server(render, text, msgspec.json.encode(shared, order="sorted"))
-        try:
-            made = await policy.bridge.prompt(params, self._style, server)
-        except Inexpressible as error:
-            raise RequestFailed("inexpressible", f"responses_create_params.{error}") from error
+        made = await policy.bridge.prompt(conversation, Server(render, text, msgspec.json.encode(shared, order="sorted")))
         if isinstance(made, Unbridgeable) and made.reason == "no_rendering":
             policy.renders = False
         return made
@@ -331,29 +362,6 @@ class Trajectory:
         asked["skip_special_tokens"] = body.get("skip_special_tokens", not body.get("tools"))
         asked.setdefault("spaces_between_special_tokens", False)
         return {**asked, "prompt": ids, "logprobs": body.get("top_logprobs") or 0, "return_token_ids": True}
-
-    async def chat(self, body: Mapping[str, Any]) -> dict[str, Any] | Overflow:
-        """The reply to a Chat Completions request, both as they stand but for the model's name and the token ids, all three fields of
-        which are on the reply's message. Raises as `respond`.
-        """
-        settings = self._policy.settings
-        asked = {**settings.extra_body, **body, "model": self._policy.model}
-        if settings.token_ids and "return_token_ids" not in self._policy.dropped:
-            asked |= {"return_token_ids": True, "logprobs": True, "top_logprobs": body.get("top_logprobs") or 0}
-
-        def read(data: bytes) -> dict[str, Any]:
-            turn = self._count(from_chat(data))
-            reply = msgspec.json.decode(data, type=dict[str, Any])
-            choice = reply["choices"][0]
-            choice["message"] |= {key: turn.items[-1][key] for key in TOKEN_IDS if key in turn.items[-1]}
-            if not body.get("return_token_ids"):
-                reply.pop("prompt_token_ids", None)
-                choice.pop("token_ids", None)
-            if not body.get("logprobs"):
-                choice["logprobs"] = None
-            return reply
-
-        return await self._send("/chat/completions", asked, read)
 
     async def _send(self, path: str, body: dict[str, Any], read: Callable[[bytes], T]) -> T | Overflow:
         """What `read` makes of the reply, after as many tries as it takes. `read` raises MalformedReply of one that is none."""
@@ -472,8 +480,12 @@ _CHAT_ONLY = frozenset(
 )  # fmt: skip
 
 
-def _calls(item: Mapping[str, Any]) -> bool:
-    return item.get("type") in ("function_call", "reasoning")
+def _prefix_ignored(body: Mapping[str, Any], prompt: list[int] | None) -> Unbridgeable | None:
+    """That a server did not keep to the ids which it was asked to begin with: others do not know the key, and say nothing."""
+    prefix = body.get("required_prefix_token_ids")
+    if prefix is None or (prompt is not None and prompt[: len(prefix)] == prefix):
+        return None
+    return Unbridgeable("prefix_ignored", "the server does not keep to required_prefix_token_ids")
 
 
 def _denied(endpoint: Endpoint, status: int, data: bytes) -> UsageError:

@@ -16,7 +16,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -242,7 +242,8 @@ class Server:
                 raise refused(turn)
             rollout.take(turn.items)
         reason = agent.REASONS[turn.stopped]
-        return _json({**agent.response(params, turn.items, turn.usage, reason, started), "model": self._model().model})
+        reply = {**agent.response(params, turn.items, turn.usage, reason, started), "model": self._model().model}
+        return _json(reply | ({"unbridged": asdict(turn.unbridged)} if turn.unbridged else {}))
 
     async def _chat(self, request: web.Request) -> web.Response:
         body = await _body(request)
@@ -411,7 +412,8 @@ class Server:
             if isinstance(said, Overflow):
                 raise refused(said)
             reply = await self._score(row, {**said.response, "model": policy.model})
-            return {**reply, "stop_reason": said.stop_reason}
+            faults = agent.token_faults(reply, said)
+            return {**reply, "stop_reason": said.stop_reason, **({"token_faults": faults} if faults else {})}
         except Exception as error:
             told = refused(error)
             if not self._serving.failure_rows or told.type == "internal_error":

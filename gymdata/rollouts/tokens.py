@@ -137,7 +137,8 @@ def check_joined(checked: Checked, joined: Joined) -> str:
 
 def latest(items: Sequence[Mapping[str, Any]]) -> int | None:
     """The index of the latest item that has ids; None if none has."""
-    return next((number for number in range(len(items) - 1, -1, -1) if items[number].get(SAMPLED) is not None), None)
+    found = (number for number, item in enumerate(items) if isinstance(item, Mapping) and item.get(SAMPLED) is not None)
+    return max(found, default=None)
 
 
 def _replies(row: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], bool]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gymdata.rollouts.bridge import Bridge, Prompt, Refused, Server, Unbridgeable
+from gymdata.rollouts.bridge import Bridge, Prompt, Refused, Server, Unbridgeable, of_items
 from tests.servers.templated import CannotRender, control, decode, encode, render, spell
 
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
@@ -50,7 +50,8 @@ def with_ids(item: dict[str, Any], prompt: str, sampled: list[int]) -> dict[str,
 def bridged(items: list[dict[str, Any]], to: Server, ends: Sequence[str] = ()) -> Any:
     bridge = Bridge()
     bridge.ends |= {control(end) for end in ends}
-    return asyncio.run(bridge.prompt({"input": items}, "tags", to))
+    conversation = of_items({"input": items}, "tags")
+    return asyncio.run(bridge.prompt(conversation, to)) if conversation else None
 
 
 def continued(template: str, before: list[dict[str, Any]], reply: dict[str, Any], text: str, after: list[dict[str, Any]], *, end: str = "",
@@ -226,7 +227,9 @@ def test_several_turns_make_one_sequence() -> None:
         sampled = spell(f"thin{turn} {HERMES}<|im_end|>")
         three = {"prompt_token_ids": ids, "generation_token_ids": sampled, "generation_log_probs": [-1.0] * len(sampled)}
         items += [said(f"thin{turn}"), called(**three), RESULT]
-        made = asyncio.run(bridge.prompt({"input": items}, "tags", to))
+        conversation = of_items({"input": items}, "tags")
+        assert conversation
+        made = asyncio.run(bridge.prompt(conversation, to))
         assert isinstance(made, Prompt) and made.ids[: made.prefix] == ids + sampled
         assert decode(made.ids[made.prefix :]) == "\n" + CHATML_TOOL
         ids = made.ids

@@ -21,6 +21,7 @@ from tests.servers.templated import TemplatedServer, decode, encode
 
 CALL = '<tool_call>\n{{"name": "add", "arguments": {{"one": {}}}}}\n</tool_call>'
 MISTRAL = '[TOOL_CALLS][{{"name": "add", "arguments": {{"one": {}}}}}]'
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
 PARAMS = {"input": "Shall there be another thing?", "max_output_tokens": 300}
 
 
@@ -173,6 +174,43 @@ def test_such_a_server_is_not_asked_to_begin_before_a_message_that_has_no_ids() 
         turn = respond(server, {"input": items}, token_bridge="prefix")
     assert isinstance(turn, Turn) and turn.unbridged and turn.unbridged.reason == "prefix_ignored"
     assert "required_prefix_token_ids" not in server.requests[0]
+
+
+def test_chat_requests_whose_messages_carry_ids_are_bridged_as_well() -> None:
+    async def work(url: str) -> list[dict[str, Any]]:
+        messages: list[dict[str, Any]] = [{"role": "user", "content": "What?"}]
+        async with asyncio.timeout(30), Policy(Settings((url,), attempts=2)) as policy, await policy.begin() as trajectory:
+            for turn in range(3):
+                reply = await trajectory.chat({"messages": messages, "tools": TOOLS, "logprobs": turn > 0})
+                assert isinstance(reply, dict) and "unbridged" not in reply
+                (choice,) = reply["choices"]
+                messages = [*messages, choice["message"]]
+                if calls := choice["message"].get("tool_calls"):
+                    assert choice["finish_reason"] == "tool_calls" and (choice["logprobs"] is None) == (turn == 0)
+                    messages.append({"role": "tool", "tool_call_id": calls[0]["id"], "content": "the result"})
+        return messages
+
+    with TemplatedServer(calls_then_speaks(calls=2)) as server:
+        messages = asyncio.run(work(server.url))
+    checked = check({"response": {"output": to_items(messages[1:])}})
+    assert not checked.faults and len(checked.turns) == 3
+    assert decode(join(checked).ids).count("the result") == 2 and "There, all of it." in messages[-1]["content"]
+
+
+def test_a_chat_reply_says_why_it_is_not() -> None:
+    messages = [
+        {"role": "user", "content": "What?"},
+        {"role": "assistant", "content": "It.", **IDS},
+        {"role": "user", "content": "So?"},
+    ]
+
+    async def work(url: str) -> dict[str, Any] | Overflow:
+        async with asyncio.timeout(30), Policy(Settings((url,), attempts=2)) as policy, await policy.begin() as trajectory:
+            return await trajectory.chat({"messages": messages})
+
+    with TemplatedServer(lambda body: "Well.") as server:
+        reply = asyncio.run(work(server.url))
+    assert isinstance(reply, dict) and reply["unbridged"]["reason"] == "rendering_differs"
 
 
 def collect(server: TemplatedServer, folder: Path, *more: str) -> tuple[int, list[dict[str, Any]]]:

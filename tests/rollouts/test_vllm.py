@@ -44,16 +44,16 @@ pytestmark = [pytest.mark.vllm, missing(PYTHON, "vLLM")]
 
 
 class Server:
-    """vLLM with a small model, which can be killed and started again."""
+    """vLLM with a small model, which can be killed and started again; `arguments` are those of `serving/serve.py`."""
 
-    def __init__(self, log: Path) -> None:
-        self._log = log
+    def __init__(self, log: Path, *arguments: str) -> None:
+        self._log, self._arguments = log, arguments or ("tiny", "--enable-scale-out")
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/v1"
 
     def start(self) -> None:
-        command = [sys.executable, str(ROOT / "serving" / "serve.py"), "tiny", "--port", str(self.port), "--enable-scale-out"]
+        command = [sys.executable, str(ROOT / "serving" / "serve.py"), *self._arguments, "--port", str(self.port)]
         with open(self._log, "ab") as log:
             environment = {**os.environ, "GYMDATA_VLLM_PYTHON": str(PYTHON)}
             # A session of its own: killed alone, the server would leave its engine behind.
