@@ -15,7 +15,7 @@ from gymdata.environments.model import Environment
 from gymdata.errors import UsageError
 from gymdata.rows.lines import open_stream
 from gymdata.validation.findings import Finding
-from gymdata.verifiers import Response, Row, Verdict, Verifier, verifier_for
+from gymdata.verifiers import Response, Row, Undecided, Verdict, Verifier, verifier_for
 from gymdata.verifiers.isolation import Failure, Workers
 from gymdata.verifiers.responses import items, output_text
 
@@ -41,8 +41,8 @@ class GoldCheck:
     def verify(self, row: Row, response: Response) -> Verdict:
         """The reward of the right answer (1 where the row has none); extras name what is wrong."""
         gold = self.verifier.gold(row)
-        right = self.verifier.verify(row, gold.right) if gold.right else Verdict(1.0)
-        accepted = next((wrong for wrong in gold.wrong if self.verifier.verify(row, wrong).reward > 0), None)
+        right = self._score(row, gold.right) if gold.right else Verdict(1.0)
+        accepted = next((wrong for wrong in gold.wrong if self._score(row, wrong).reward > 0), None)
         return Verdict(
             right.reward,
             {
@@ -57,6 +57,11 @@ class GoldCheck:
     def gold(self, row: Row) -> Any:
         """The other verifier's."""
         return self.verifier.gold(row)
+
+    def _score(self, row: Row, response: Response) -> Verdict:
+        """What is left to a judge is not rewarded: no model is asked here."""
+        outcome = self.verifier.verify(row, response)
+        return outcome if isinstance(outcome, Verdict) else Verdict(0.0, outcome.extras)
 
 
 @dataclass(slots=True)
@@ -97,6 +102,7 @@ async def _check(files: Sequence[GoldFile], jobs: int, on_bytes: Callable[[int, 
 
         async def check(at: int, line: int, verifier: Verifier, row: Row, size: int) -> None:
             outcome = await workers.verify(GoldCheck(verifier), row, {})
+            assert not isinstance(outcome, Undecided)  # a gold check is a verdict
             found[at].rows += 1
             found[at].findings += [finding.at(line) for finding in _findings(verifier, outcome)]
             found[at].unanswered += isinstance(outcome, Verdict) and bool(outcome.extras["none"])

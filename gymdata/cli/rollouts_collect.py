@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 from gymdata.errors import UsageError
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
+
     from gymdata.environments.model import Environment
+    from gymdata.rollouts.policy import Settings
     from gymdata.rollouts.run import Progress, Run
 
 DEFAULT_URL = "http://127.0.0.1:8000/v1"
@@ -25,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--env", action="append", default=[], metavar="ENV", help="what scores the ROWS (name or NeMo Gym YAML); repeatable"
     )
+    what.add_argument("--config", action="append", default=[], metavar="PATH", help="a NeMo Gym YAML merged on top; repeatable")
     what.add_argument("--split", choices=["train", "validation", "example"], default="train", help="of an ENV (default: train)")
     what.add_argument("--num-repeats", type=int, default=1, metavar="N", help="rollouts of each task (default: 1)")
     what.add_argument("--limit", type=int, default=0, metavar="N", help="only the first N tasks of each agent")
@@ -86,7 +90,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     server.add_argument(
         "--patience", type=float, default=600, metavar="SECONDS", help="without any server, before giving up (default: 600)"
     )
+    add_judge_arguments(parser)
     server.add_argument("--workers", type=int, default=0, metavar="N", help="processes that score (default: one per core)")
+
+
+def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare how a judge is reached."""
+    judge = parser.add_argument_group("the judge, where a verifier asks one")
+    judge.add_argument(
+        "--judge-url", action="append", metavar="URL",
+        help="an OpenAI-compatible server; repeatable (default, while collecting: the model's, where the judge is `policy_model`)",
+    )  # fmt: skip
+    judge.add_argument("--judge-model", metavar="NAME", help="which of the server's models (default: its only one)")
+    judge.add_argument(
+        "--judge-api-key-env", default="OPENAI_API_KEY", metavar="NAME",
+        help="environment variable with the key (default: OPENAI_API_KEY)",
+    )  # fmt: skip
+
+
+def judge_settings(args: argparse.Namespace) -> Settings | None:
+    """How the judge is reached that the arguments name; None if they name none."""
+    from gymdata.rollouts.policy import Settings
+
+    if not args.judge_url:
+        if args.judge_model:
+            raise UsageError("--judge-model without --judge-url", "say where its server is")
+        return None
+    return Settings(tuple(args.judge_url), args.judge_model, api_key=_key(args.judge_api_key_env))
+
+
+def _key(variable: str) -> SecretStr | None:
+    from pydantic import SecretStr
+
+    key = os.environ.get(variable)
+    return SecretStr(key) if key else None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -121,8 +158,6 @@ def _run(args: argparse.Namespace) -> Run:
         import aiohttp  # noqa: F401
     except ImportError:
         raise UsageError("collecting rollouts needs aiohttp", "pip install 'gymdata[rollouts]'") from None
-    from pydantic import SecretStr
-
     from gymdata.rollouts.files import RunFiles
     from gymdata.rollouts.plan import Options, parse_shard
     from gymdata.rollouts.policy import Settings
@@ -135,7 +170,6 @@ def _run(args: argparse.Namespace) -> Run:
         raise UsageError(f"--output {output} must end in .jsonl", f"--output {output}.jsonl")
     overrides = {"temperature": args.temperature, "top_p": args.top_p, "max_output_tokens": args.max_output_tokens}
     overrides = {key: value for key, value in overrides.items() if value is not None} | dict(map(_param, args.param))
-    key = os.environ.get(args.api_key_env)
     return Run(
         rows=tuple(rows),
         environments=tuple(environments),
@@ -144,7 +178,7 @@ def _run(args: argparse.Namespace) -> Run:
             urls=tuple(args.model_url or [DEFAULT_URL]),
             model=args.model,
             api=args.api,
-            api_key=SecretStr(key) if key else None,
+            api_key=_key(args.api_key_env),
             most=args.concurrency or 16_384,
             fixed=args.concurrency is not None,
             timeout=args.timeout,
@@ -155,6 +189,7 @@ def _run(args: argparse.Namespace) -> Run:
             token_bridge=args.token_bridge,
             extra_body=_object("--extra-body", args.extra_body),
         ),
+        judge=judge_settings(args),
         options=Options(args.num_repeats, args.limit, overrides, None if args.no_seed else args.seed),
         agents=agents,
         new_run=args.new_run,
@@ -168,7 +203,7 @@ def _rows(args: argparse.Namespace) -> tuple[list[Path], dict[Path, str], list[E
     """The files of rows, what runs the rows of each that do not say it, and the environments that score them."""
     from gymdata.environments.registry import load
 
-    environments = [load(name) for name in args.env]
+    environments = [load(name, (), args.config) for name in args.env]
     paths: list[Path] = []
     agents: dict[Path, str] = {}
     for target in args.targets:
@@ -180,7 +215,7 @@ def _rows(args: argparse.Namespace) -> tuple[list[Path], dict[Path, str], list[E
             raise UsageError(
                 f"{target}: no such file", "give a file of rows, or the name of an environment; see `gymdata envs list`"
             )
-        environment = load(target)
+        environment = load(target, (), args.config)
         environments.append(environment)
         prepared = Path("data", environment.name, f"{args.split}.jsonl")
         if prepared.is_file():

@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from gymdata.cli.rollouts_collect import add_judge_arguments, judge_settings
 from gymdata.engine.local import default_jobs
 
 SHOWN = 10
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the environment whose verifier scores them (default: the one that has the row's agent); repeatable",
     )  # fmt: skip
     parser.add_argument("--config", action="append", default=[], metavar="PATH", help="a NeMo Gym YAML of your own; repeatable")
+    add_judge_arguments(parser)
     parser.add_argument("--output", "-o", type=Path, metavar="PATH", help="write the rollouts with their new rewards")
     parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="what one verification may take (default: 30)")
     parser.add_argument("--format", choices=["text", "json"], default="text")
@@ -47,7 +49,13 @@ def run(args: argparse.Namespace) -> int:
         progress(str(args.rollouts), done, total)
 
     found = verify(
-        args.rollouts, environments, output=args.output, jobs=max(1, args.jobs), seconds=args.seconds, on_bytes=on_bytes
+        args.rollouts,
+        environments,
+        output=args.output,
+        jobs=max(1, args.jobs),
+        seconds=args.seconds,
+        judge=judge_settings(args),
+        on_bytes=on_bytes,
     )
     progress.clear()
     if args.format == "json":

@@ -77,11 +77,17 @@ def is_secret(key: str) -> bool:
     return any(part in key.lower() for part in _SECRET)
 
 
+def _counts(key: Any, value: Any) -> bool:
+    """Whether a value is a number of tokens (`max_output_tokens`), which is no secret."""
+    return str(key).endswith("_tokens") and isinstance(value, int)
+
+
 def masked(value: Any, hidden: bool = False) -> Any:
     """A plain value with everything under a secret-looking key replaced by `****`. Empty values and interpolations show."""
     if isinstance(value, dict):
         return {
-            key: masked(child, hidden or (is_secret(str(key)) and not isinstance(child, dict))) for key, child in value.items()
+            key: masked(child, hidden or (is_secret(str(key)) and not isinstance(child, dict) and not _counts(key, child)))
+            for key, child in value.items()
         }
     if isinstance(value, list):
         return [masked(child, hidden) for child in value]

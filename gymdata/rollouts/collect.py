@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
@@ -21,9 +22,10 @@ from gymdata.errors import ExternalError, UsageError
 from gymdata.rollouts import agent
 from gymdata.rollouts.files import agree, failures_of
 from gymdata.rollouts.journal import Journal, Key, Keys, records
+from gymdata.rollouts.judge import Judge, JudgeFailed, judge_settings, score
 from gymdata.rollouts.overflow import Overflow
 from gymdata.rollouts.plan import Plan, Task, Who
-from gymdata.rollouts.policy import Policy, RequestFailed, Trajectory
+from gymdata.rollouts.policy import Policy, RequestFailed, Settings, Trajectory, connections
 from gymdata.rollouts.run import Progress, Run, Scoring, scoring
 from gymdata.rollouts.tokens import TOKEN_IDS
 from gymdata.verifiers import Verdict, Verifier
@@ -34,7 +36,7 @@ BREAKER = 50
 UNSCORED = 1024
 """Rollouts that may wait to be scored before servers get no more."""
 
-FailureClass = Literal["context_overflow", "request_failed", "verifier_failed"]
+FailureClass = Literal["context_overflow", "request_failed", "verifier_failed", "judge_failed"]
 TERMINAL: frozenset[str] = frozenset({"context_overflow"})
 """Failures that another try would meet again."""
 
@@ -47,14 +49,21 @@ def collect(run: Run, on_start: Callable[[Progress], None] = lambda progress: No
     """
     plan = Plan(run.rows, run.options, run.agents)
     try:
-        return asyncio.run(_Collector(run, plan, scoring(run.environments, plan.who)).collect(on_start))
+        found = scoring(run.environments, plan.who)
+        judge = judge_settings([one.verifier for one in found.values()], run.judge, run.settings)
+        return asyncio.run(_Collector(run, plan, found, judge).collect(on_start))
     finally:
         plan.close()
 
 
 class _Collector:
-    def __init__(self, run: Run, plan: Plan, scoring: Mapping[Who, Scoring]) -> None:
+    def __init__(self, run: Run, plan: Plan, scoring: Mapping[Who, Scoring], judge: Settings | None) -> None:
         self._run, self._plan, self._scoring = run, plan, scoring
+        self._settings, self._judge = run.settings, None
+        if judge:  # two clients share the connections that this process may have
+            self._judge = Judge(judge, None if run.options.seed is None else 0)
+            most = min(run.settings.most, max(1, connections() - self._judge.policy.settings.most))
+            self._settings = replace(run.settings, most=most)
         self._failing = 0  # failures since the last success
         self._held: list[dict[str, Any]] = []
         self._unscored = asyncio.Semaphore(UNSCORED)
@@ -62,7 +71,7 @@ class _Collector:
 
     async def collect(self, on_start: Callable[[Progress], None]) -> Progress:
         run, progress = self._run, self.progress
-        async with Policy(run.settings) as self._policy:
+        async with Policy(self._settings) as self._policy, self._judge or contextlib.nullcontext():
             progress.model, progress.servers = self._policy.model, self._policy.endpoints.all
             if run.new_run:
                 await self._start_anew()
@@ -78,6 +87,10 @@ class _Collector:
                     await self._all(todo)
         progress.seconds = time.monotonic() - progress.started
         progress.notes += [f"the server does not take {key!r}: it was left out" for key in sorted(self._policy.dropped)]
+        if self._judge:
+            progress.notes += [
+                f"the judge's server does not take {key!r}: it was left out" for key in sorted(self._judge.policy.dropped)
+            ]
         return progress
 
     async def _start_anew(self) -> None:
@@ -99,6 +112,7 @@ class _Collector:
                 "name": one.verifier.name,
                 "version": one.verifier.version,
                 "options": repr(one.verifier),
+                **({"judge": judge.manifest()} if (judge := getattr(one.verifier, "judge", None)) else {}),
             }
             for who, one in self._scoring.items()
         }
@@ -109,6 +123,7 @@ class _Collector:
             "parameters": {**wanted["parameters"], **parameters},
             "model": self._policy.manifest(),
             "verifiers": verifiers,
+            **({"judge": self._judge.policy.manifest()} if self._judge else {}),
             "gymdata": __version__,
         }
 
@@ -223,7 +238,7 @@ class _Collector:
                 self._unscored.release()
         finally:
             progress.in_flight -= 1
-            progress.retries = self._policy.counts.retries
+            progress.retries = self._policy.counts.retries + (self._judge.policy.counts.retries if self._judge else 0)
             progress.output_tokens = self._policy.counts.output_tokens
 
     async def _score(
@@ -233,7 +248,11 @@ class _Collector:
         if seed is not None:
             response["metadata"] = {**(response["metadata"] or {}), "seed": str(seed)}
         bare = [{key: value for key, value in item.items() if key not in TOKEN_IDS} for item in response["output"]]
-        verdict = await self._workers.verify(verifier, row, {**response, "output": bare})
+        verdict = await score(self._workers, self._judge, verifier, row, {**response, "output": bare})
+        if isinstance(verdict, JudgeFailed):
+            more = {"judge_evaluations": verdict.evaluations} if verdict.evaluations else {}
+            await self._fail(task, rollout, "judge_failed", verdict.kind, verdict.message, response=response, **more)
+            return
         if not isinstance(verdict, Verdict):
             await self._fail(task, rollout, "verifier_failed", verdict.kind, verdict.message, response=response)
             return

@@ -117,7 +117,7 @@ class Policy:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=settings.timeout),
             read_bufsize=1 << 18,
         )
-        most = min(settings.most, _connections())
+        most = min(settings.most, connections())
         try:
             self.endpoints = Endpoints(settings.urls, self._http, most=most, fixed=settings.fixed, patience=settings.patience)
             await self._meet()
@@ -495,7 +495,7 @@ def _denied(endpoint: Endpoint, status: int, data: bytes) -> UsageError:
     )
 
 
-def _connections() -> int:
+def connections() -> int:
     """How many connections this process may have, once it has asked for all that it may; some files are for other uses."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with contextlib.suppress(OSError, ValueError):

@@ -19,12 +19,16 @@ from gymdata.verifiers import Verifier, make, resources_server_of
 
 @dataclass(frozen=True)
 class Run:
-    """What to collect. `agents` says, by file, what runs the rows that do not name it; `max_attempts` how often a rollout is tried over all runs."""
+    """What to collect. `agents` says, by file, what runs the rows that do not name it; `max_attempts` how often a rollout is tried over all runs.
+
+    `judge` is how the judge is reached that verifiers may ask; None where it is the model itself.
+    """
 
     rows: tuple[Path, ...]
     environments: tuple[Environment, ...]
     files: RunFiles
     settings: Settings
+    judge: Settings | None = None
     options: Options = field(default_factory=Options)
     agents: Mapping[Path, str] = field(default_factory=dict)
     new_run: bool = False

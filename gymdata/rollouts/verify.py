@@ -17,13 +17,17 @@ from gymdata.atomic import writing
 from gymdata.environments.model import Environment
 from gymdata.errors import DataError, UsageError
 from gymdata.rollouts.files import failures_of
+from gymdata.rollouts.judge import Judge, JudgeFailed, Outcome, judge_settings, score
+from gymdata.rollouts.policy import Settings
 from gymdata.rollouts.tokens import TOKEN_IDS
 from gymdata.rows.lines import open_stream
-from gymdata.verifiers import Verdict, Verifier, verifier_for
+from gymdata.verifiers import Verifier, verifier_for
 from gymdata.verifiers.isolation import Failure, Workers
 
 AHEAD = 4
 """Responses per worker that are read ahead."""
+JUDGED_AHEAD = 256
+"""Responses that are read ahead where a judge is asked."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Verified:
     rollouts: int = 0
     same: int = 0
     differences: list[Difference] = field(default_factory=list)
-    failures: list[tuple[int, Failure]] = field(default_factory=list)
+    failures: list[tuple[int, Failure | JudgeFailed]] = field(default_factory=list)
     """(line, why), in the order of the file."""
 
 
@@ -54,11 +58,13 @@ def verify(
     output: Path | None = None,
     jobs: int = 1,
     seconds: float = 30.0,
+    judge: Settings | None = None,
     on_bytes: Callable[[int], None] = lambda count: None,
 ) -> Verified:
     """Score each rollout of a file again; with `output` write all that could be scored there, the others beside it as failures.
 
-    Memory is O(jobs). Raises DataError for a line that is no rollout, UsageError where no environment has a row's agent.
+    `judge` is how the judge is reached that verifiers may ask. Memory is O(jobs). Raises DataError for a line that is no rollout,
+    UsageError where no environment has a row's agent or there is no judge for it, ExternalError if the judge does not answer.
     """
     with contextlib.ExitStack() as stack:
         targets: list[BinaryIO] = []
@@ -67,7 +73,7 @@ def verify(
                 raise UsageError(f"{output} is the file that is read", "choose another --output")
             temporaries = [stack.enter_context(writing(one)) for one in (output, failures_of(output))]
             targets = [stack.enter_context(open(temporary, "wb")) for temporary in temporaries]
-        return asyncio.run(_verify(_rollouts(path, environments), targets, jobs, seconds, on_bytes))
+        return asyncio.run(_verify(_rollouts(path, environments, judge), targets, jobs, seconds, judge, on_bytes))
 
 
 async def _verify(
@@ -75,14 +81,17 @@ async def _verify(
     targets: list[BinaryIO],
     jobs: int,
     seconds: float,
+    judge: Settings | None,
     on_bytes: Callable[[int], None],
 ) -> Verified:
     found = Verified()
-    async with Workers(jobs, seconds=seconds) as workers:
-        async for line, row, outcome, size in _in_order(rollouts, workers, AHEAD * jobs):
+    asked = Judge(judge) if judge else None
+    ahead = max(JUDGED_AHEAD if judge else 0, AHEAD * jobs)
+    async with Workers(jobs, seconds=seconds) as workers, asked or contextlib.nullcontext():
+        async for line, row, outcome, size in _in_order(rollouts, workers, asked, ahead):
             found.rollouts += 1
             stored = row.get("reward")
-            if isinstance(outcome, Failure):
+            if isinstance(outcome, Failure | JudgeFailed):
                 found.failures.append((line, outcome))
                 if targets:
                     targets[1].write(msgspec.json.encode(_failed(row, outcome)) + b"\n")
@@ -99,13 +108,13 @@ async def _verify(
 
 
 async def _in_order(
-    rollouts: Iterator[tuple[int, dict[str, Any], Verifier, int]], workers: Workers, ahead: int
-) -> AsyncIterator[tuple[int, dict[str, Any], Verdict | Failure, int]]:
+    rollouts: Iterator[tuple[int, dict[str, Any], Verifier, int]], workers: Workers, judge: Judge | None, ahead: int
+) -> AsyncIterator[tuple[int, dict[str, Any], Outcome, int]]:
     """Each rollout with its outcome, in the order of the file, `ahead` of them at once."""
-    pending: deque[tuple[int, dict[str, Any], asyncio.Task[Verdict | Failure], int]] = deque()
+    pending: deque[tuple[int, dict[str, Any], asyncio.Task[Outcome], int]] = deque()
     try:
         for line, row, verifier, size in rollouts:
-            pending.append((line, row, asyncio.create_task(workers.verify(verifier, row, _bare(row))), size))
+            pending.append((line, row, asyncio.create_task(score(workers, judge, verifier, row, _bare(row))), size))
             if len(pending) >= ahead:
                 line, row, task, size = pending.popleft()
                 yield line, row, await task, size
@@ -117,7 +126,9 @@ async def _in_order(
             task.cancel()
 
 
-def _rollouts(path: Path, environments: Sequence[Environment]) -> Iterator[tuple[int, dict[str, Any], Verifier, int]]:
+def _rollouts(
+    path: Path, environments: Sequence[Environment], judge: Settings | None
+) -> Iterator[tuple[int, dict[str, Any], Verifier, int]]:
     versions: dict[Verifier, str] = {}
     with io.BufferedReader(open_stream(path)) as stream:  # type: ignore[arg-type]
         for number, line in enumerate(stream, start=1):
@@ -133,6 +144,8 @@ def _rollouts(path: Path, environments: Sequence[Environment]) -> Iterator[tuple
                 raise DataError(f"{path}:{number}: not a rollout: it has no `response`", "give a file of finished rollouts")
             try:
                 verifier = verifier_for(environments, row)
+                if getattr(verifier, "judge", None):
+                    judge_settings([verifier], judge, None)
             except UsageError as error:
                 raise UsageError(f"{path}:{number}: {error.message}", error.hint) from error
             if verifier not in versions:
@@ -152,8 +165,12 @@ def _bare(row: dict[str, Any]) -> Any:
     return {**response, "output": output}
 
 
-def _failed(row: dict[str, Any], failure: Failure) -> dict[str, Any]:
+def _failed(row: dict[str, Any], failure: Failure | JudgeFailed) -> dict[str, Any]:
     """As `collect` writes a rollout that the verifier failed on."""
     kept = {key: row[key] for key in ("_ng_task_index", "_ng_rollout_index", "agent_ref", "response") if key in row}
-    told = {"class": "verifier_failed", "type": failure.kind, "message": failure.message}
+    told = {
+        "class": "judge_failed" if isinstance(failure, JudgeFailed) else "verifier_failed",
+        "type": failure.kind,
+        "message": failure.message,
+    }
     return kept | {f"_ng_failure_{name}": value for name, value in told.items()}

@@ -32,6 +32,26 @@ class Verdict:
     extras: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Ask:
+    """A question to a judge model: its request, and what each label that it may answer with leads to, a reward or the next question.
+
+    Of several labels in an answer the first counts, or the `last`; one within another (CORRECT in INCORRECT) does not.
+    """
+
+    params: dict[str, Any]
+    answers: dict[str, Ask | float]
+    last: bool = False
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """What only a judge can decide, and what explains it so far. `gymdata.rollouts.judge` asks; a verifier asks nobody."""
+
+    ask: Ask
+    extras: dict[str, Any] = field(default_factory=dict)
+
+
 class VerifierFailure(Exception):
     """The verifier could not decide: the row or the verifier is at fault, not the response. Never a reward of 0."""
 
@@ -50,7 +70,10 @@ class Gold:
 
 
 class Verifier(Protocol):
-    """A frozen, picklable dataclass. `version` changes when a verdict may."""
+    """A frozen, picklable dataclass. `version` changes when a verdict may.
+
+    One that may leave a response undecided has an attribute `judge`, a `gymdata.verifiers.judge.Judge`.
+    """
 
     @property
     def name(self) -> str: ...
@@ -58,7 +81,7 @@ class Verifier(Protocol):
     @property
     def version(self) -> str: ...
 
-    def verify(self, row: Row, response: Response) -> Verdict:
+    def verify(self, row: Row, response: Response) -> Verdict | Undecided:
         """Score a response. Raises VerifierFailure if that cannot be decided."""
         ...
 
@@ -68,7 +91,8 @@ class Verifier(Protocol):
 
 
 _KINDS = {
-    "math_with_judge": ("gymdata.verifiers.math", "Math"),
+    "math_with_judge": ("gymdata.verifiers.math_with_judge", "MathWithJudge"),
+    "equivalence_llm_judge": ("gymdata.verifiers.equivalence_llm_judge", "EquivalenceJudge"),
     "mcqa": ("gymdata.verifiers.mcqa", "Mcqa"),
     "single_step_tool_use_with_argument_comparison": ("gymdata.verifiers.tool_call", "ArgumentComparison"),
     "structured_outputs": ("gymdata.verifiers.structured_outputs", "StructuredOutputs"),
@@ -101,7 +125,7 @@ def resources_server_of(environments: Environment | Sequence[Environment], row: 
         raise UsageError(f"the agent {instance.name!r} names the resources server {server!r}, which is not in the configuration")
     implementation = instances[server][1].implementation
     body = environment.config.get(server, {}).get(kind, {}).get(implementation, {})
-    return implementation, body if isinstance(body, Mapping) else {}
+    return implementation, _located(body, environment) if isinstance(body, Mapping) else {}
 
 
 def make(implementation: str, options: Mapping[str, Any]) -> Verifier:
@@ -117,6 +141,17 @@ def make(implementation: str, options: Mapping[str, Any]) -> Verifier:
         f"gymdata has no verifier for the resources server {implementation!r}; it has {', '.join(sorted(_KINDS))}",
         f"a package of your own can add one by an entry point of the group {ENTRY_POINTS!r}",
     )
+
+
+def _located(options: Mapping[str, Any], environment: Environment) -> dict[str, Any]:
+    """Options whose relative paths (`…_fpath`) are found as those of data sets are: from the working directory, then beside the YAML."""
+    from gymdata.environments.compose import find
+
+    folders = [file.parent for file in environment.files]
+    return {
+        key: str(find(value, *folders)) if key.endswith("_fpath") and isinstance(value, str) else value
+        for key, value in options.items()
+    }
 
 
 def _instance(agents: Mapping[str, Any], instances: Mapping[str, Any], row: Row) -> Any:

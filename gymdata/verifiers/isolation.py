@@ -19,7 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from gymdata.engine.local import default_jobs
-from gymdata.verifiers import Response, Row, Verdict, Verifier
+from gymdata.verifiers import Ask, Response, Row, Undecided, Verdict, Verifier
 
 STARTUP = 30.0
 """Seconds that a new worker may take on top of the limit: Python starts, the verifier's library is imported."""
@@ -54,7 +54,7 @@ class Workers:
     async def __aexit__(self, *exception: object) -> None:
         await asyncio.gather(*(worker.stop() for worker in self._workers))
 
-    async def verify(self, verifier: Verifier, row: Row, response: Response) -> Verdict | Failure:
+    async def verify(self, verifier: Verifier, row: Row, response: Response) -> Verdict | Undecided | Failure:
         """Score one response, waiting for a free worker first. Never raises for what the verifier, row or response does."""
         worker = await self._free.get()
         try:
@@ -68,7 +68,7 @@ class _Worker:
         self._seconds, self._memory = seconds, memory
         self._process: asyncio.subprocess.Process | None = None
 
-    async def verify(self, verifier: Verifier, row: Row, response: Response) -> Verdict | Failure:
+    async def verify(self, verifier: Verifier, row: Row, response: Response) -> Verdict | Undecided | Failure:
         task = pickle.dumps((verifier, row, response), protocol=pickle.HIGHEST_PROTOCOL)
         limit = max(self._seconds, getattr(verifier, "seconds", 0.0))
         whole = False
@@ -131,7 +131,9 @@ async def _exchange(process: asyncio.subprocess.Process, task: bytes) -> dict[st
     return msgspec.json.decode(await process.stdout.readexactly(size), type=dict[str, Any])
 
 
-def _outcome(verifier: Verifier, reply: dict[str, Any]) -> Verdict | Failure:
+def _outcome(verifier: Verifier, reply: dict[str, Any]) -> Verdict | Undecided | Failure:
+    if "ask" in reply:
+        return Undecided(msgspec.convert(reply["ask"], Ask), reply["extras"])
     reward = reply.get("reward")
     if isinstance(reward, int | float) and not isinstance(reward, bool) and math.isfinite(reward):
         return Verdict(float(reward), reply["extras"])

@@ -10,7 +10,6 @@ an answer whose value would not fit in memory is refused before anything compute
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -48,16 +47,6 @@ class Math:
 
     name: str = field(default="math", init=False, repr=False)
 
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Math:
-        """From the body of NeMo Gym's resources server. Raises UsageError if it wants a judge."""
-        if options.get("should_use_judge", True):
-            raise UsageError(
-                "the resources server's `should_use_judge` is on, and gymdata scores mathematics without a judge",
-                "set `should_use_judge: false` in the environment's YAML",
-            )
-        return cls()
-
     @property
     def version(self) -> str:
         from importlib.metadata import version
@@ -93,6 +82,11 @@ class Math:
             doubt = "math-verify cannot read it: only an answer with the same text is right"
         wrong = tuple(message(f"\\boxed{{{other}}}") for other in _others(gold))
         return Gold("$.expected_answer", message(f"\\boxed{{{gold}}}"), wrong, doubt)
+
+
+def longest(gold: str) -> int:
+    """Characters that an answer may have."""
+    return max(LONGEST, 4 * len(gold))
 
 
 def _verdict(right: bool, answer: str | None, reason: str) -> Verdict:
@@ -138,7 +132,7 @@ def _equal(gold: str, answer: str) -> tuple[bool, str]:
     if (based := _BASE.fullmatch(gold)) and (given := _BASE.fullmatch(answer) or _PLAIN.fullmatch(answer)):
         same = given[1].lower() == based[1].lower() and (given.re is _PLAIN or given[2] == based[2])
         return same, f"the answer {'equals' if same else 'is not'} the expected {_short(gold)}, digits of base {based[2]}"
-    if len(answer) > max(LONGEST, 4 * len(gold)):
+    if len(answer) > longest(gold):
         return False, f"limit: the answer has {len(answer):,} characters"
     if _words(answer) == _words(gold):
         return True, "the answer has the words of the expected one"

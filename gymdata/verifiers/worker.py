@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from gymdata.verifiers import Verdict, VerifierFailure
+from gymdata.verifiers import Undecided, Verdict, VerifierFailure
 from gymdata.verifiers.isolation import frame
 
 _PR_SET_PDEATHSIG = 1
@@ -46,8 +46,9 @@ def _confine(memory: int, parent: int) -> None:
 def _reply(task: bytes) -> bytes:
     try:
         verifier, row, response = pickle.loads(task)  # noqa: S301 - from the parent, which made it
-        verdict: Verdict = verifier.verify(row, response)
-        return _encoded({"reward": verdict.reward, "extras": verdict.extras})
+        outcome: Verdict | Undecided = verifier.verify(row, response)
+        told = {"ask": outcome.ask} if isinstance(outcome, Undecided) else {"reward": outcome.reward}
+        return _encoded({**told, "extras": outcome.extras})
     except VerifierFailure as failure:
         return _error(str(failure))
     except MemoryError:
