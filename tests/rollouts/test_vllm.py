@@ -216,6 +216,25 @@ def test_tools_are_called_and_answer(server: Server, tmp_path: Path):
         assert len(two["prompt_token_ids"]) > len(one["prompt_token_ids"]) + len(one["generation_token_ids"])
 
 
+def test_it_judges(server: Server, tmp_path: Path):
+    """What the model says is forced: as a policy to be wrong, as a judge to find one order equal, so that both are asked."""
+    form = json.dumps({"extra_body": json.dumps({"structured_outputs": {"regex": r"Reason\.? \[\[A=B\]\]"}})})
+    (tmp_path / "judge.yaml").write_text(
+        "math_with_judge:\n  resources_servers:\n    math_with_judge:\n      should_use_judge: true\n"
+        f"      judge_responses_create_params: {{input: [], max_output_tokens: 32, metadata: {form}}}\n"
+    )
+    row = {"responses_create_params": {"input": "How many legs?"}, "question": "How many legs?", "expected_answer": "4"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    forced = json.dumps({"structured_outputs": {"regex": r"\\boxed\{four\}"}})
+    more = ("--env", "math", "--config", str(tmp_path / "judge.yaml"), "--max-output-tokens", "64", "--extra-body", forced)
+    (found,) = collect(server, tmp_path, str(tmp_path / "rows.jsonl"), *more)
+    rollout_row().validate_python(found)
+    assert (found["reward"], found["library_reward"], found["extracted_answer"]) == (1.0, 0.0, "four")
+    assert [one["verdict_label"] for one in found["judge_evaluations"]] == ["[[A=B]]", "[[A=B]]"]
+    shown = [one["responses_create_params"]["input"][-1]["content"] for one in found["judge_evaluations"]]
+    assert [text.index("four") < text.index("\n4\n") for text in shown] == [False, True]
+
+
 def test_a_server_killed_in_the_middle_costs_nothing(server: Server, tmp_path: Path):
     rows = tmp_path / "rows.jsonl"
     texts = [

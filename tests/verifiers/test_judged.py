@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ EQUAL, DIFFERENT = "[[A=B]]", "[[A!=B]]"
 SAME = {"judge_prompt_template": "{question}|{expected_answer}|{generated_answer}"}
 
 
-def task(answer="four", question="How many?", **more):
+def task(answer: str = "four", question: str = "How many?", **more: Any) -> dict[str, Any]:
     return {
         "responses_create_params": {"input": [{"role": "user", "content": question}]},
         "question": question,
@@ -44,7 +45,7 @@ def decide(server, options, row, response, says):
     return step, questions
 
 
-REGEX = {"template_metadata": {"output_regex": "Final: (.*)$"}}
+REGEX: dict[str, Any] = {"template_metadata": {"output_regex": "Final: (.*)$"}}
 SWAP = {"check_twice_swap": True, "reward_if_swap_fails": -1.0}
 CASES = [
     (SHORT, {}, task(), "4", [EQUAL], 1.0, ["How many?|four|4"]),
@@ -106,7 +107,7 @@ async def one(name, options, row, text, says):
     config = config_type.model_construct(**defaults | options | {"judge_model_server": ref, "judge_responses_create_params": params})
     server = server_type.model_construct(config=config)
     object.__setattr__(server, "__pydantic_private__", {"_library_verifier_semaphore": asyncio.Semaphore(4)})
-    for key, value in {"_judge_endpoint_max_concurrency": nullcontext(), "_judge_prompt_template": TEMPLATE}.items():
+    for key, value in {"_judge_endpoint_max_concurrency": nullcontext(), "_judge_prompt_template": TEMPLATE, "server_client": None}.items():
         object.__setattr__(server, key, value)
     server_type.JUDGE_PROMPT_TEMPLATE = "{question}|{first_answer}|{second_answer}"
     verdict = await server.verify(request_type.model_validate(row | {"response": response(text)}))
@@ -121,13 +122,15 @@ print("\\n" + json.dumps(asyncio.run(everything())))
 
 
 @needs_gym
-def test_nemo_gyms_servers_ask_the_same_and_give_the_same():
-    done = subprocess.run(
-        [PYTHON, "-c", GYM], input=json.dumps([case[:5] for case in CASES]), capture_output=True, text=True, timeout=300
-    )
+@pytest.mark.parametrize("server", [SHORT, MATH])
+def test_nemo_gyms_server_asks_the_same_and_gives_the_same(server):
+    cases = [case for case in CASES if case[0] == server]
+    asked = json.dumps([case[:5] for case in cases])
+    done = subprocess.run([PYTHON, "-c", GYM], input=asked, capture_output=True, text=True, timeout=300)
+    if "No module named" in done.stderr:
+        pytest.skip(f"NeMo Gym's server {server} cannot be imported there: {done.stderr.splitlines()[-1]}")
     assert done.returncode == 0, done.stderr[-2000:]
-    theirs = json.loads(done.stdout.splitlines()[-1])
-    assert theirs == [[case[5], case[6]] for case in CASES]
+    assert json.loads(done.stdout.splitlines()[-1]) == [[case[5], case[6]] for case in cases]
 
 
 def test_no_label_leads_nowhere():
