@@ -99,7 +99,7 @@ def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
     judge = parser.add_argument_group("the judge, where a verifier asks one")
     judge.add_argument(
         "--judge-url", action="append", metavar="URL",
-        help="an OpenAI-compatible server; repeatable (default, while collecting: the model's, where the judge is `policy_model`)",
+        help="an OpenAI-compatible server; repeatable (default: that of the model, where there is one and the judge is `policy_model`)",
     )  # fmt: skip
     judge.add_argument("--judge-model", metavar="NAME", help="which of the server's models (default: its only one)")
     judge.add_argument(

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gymdata.cli.rollouts_collect import add_judge_arguments, judge_settings
 from gymdata.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--attempts", type=int, default=5, metavar="N", help="tries of a request (default: 5)")
     model.add_argument("--wait", type=float, default=10, metavar="SECONDS", help="for a server to start (default: 10)")
     model.add_argument("--patience", type=float, default=60, metavar="SECONDS", help="without any server (default: 60)")
+    add_judge_arguments(parser)
     limits.add_argument("--max-request-mb", type=int, default=64, metavar="N", help="size of a request (default: 64)")
     limits.add_argument(
         "--max-output-tokens", type=int, metavar="N", help="tokens that a request may ask for, and gets if it does not"
@@ -92,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
     serving = Serving(
         environments=tuple(environments),
         settings=settings if args.model_url else None,
+        judge=judge_settings(args),
         host=args.host,
         port=args.port,
         max_steps=args.max_steps,

@@ -50,7 +50,7 @@ def judge_settings(verifiers: Iterable[Verifier], wanted: Settings | None, polic
         return None
     found = wanted
     if found is None and policy is not None and set(servers.values()) == {POLICY}:
-        found = replace(policy, extra_body={})  # what is forced on the model is not meant for the judge
+        found = policy
     if found is None:
         name, server = next(item for item in servers.items() if policy is None or item[1] != POLICY)
         raise UsageError(
@@ -63,8 +63,9 @@ class Judge:
     """A judge model behind its servers; `async with Judge(settings) as judge`. Raises as `Policy`."""
 
     def __init__(self, settings: Settings, seed: int | None = 0) -> None:
+        # What is forced on the model is not meant for its judge.
         most = min(settings.most, MOST, max(1, connections() // 2))
-        self.policy, self._seed = Policy(replace(settings, most=most, token_ids=False)), seed
+        self.policy, self._seed = Policy(replace(settings, most=most, token_ids=False, extra_body={})), seed
 
     async def __aenter__(self) -> Self:
         await self.policy.__aenter__()

@@ -28,6 +28,7 @@ from gymdata.environments.model import Environment
 from gymdata.errors import ExternalError
 from gymdata.rollouts import agent, facts, gym_profile
 from gymdata.rollouts.head import global_config, server_instances
+from gymdata.rollouts.judge import Judge, judge_settings, score
 from gymdata.rollouts.kept import Full, Kept
 from gymdata.rollouts.overflow import Overflow
 from gymdata.rollouts.plan import Who
@@ -53,6 +54,8 @@ _PREFIXES = ("", "/rollouts/{rollout}", "/ng-rollout/{unrecorded}", "/ng-rollout
 class Serving:
     """What is served: environments, and a model unless `settings` is None. `port` 0 takes a free one.
 
+    `judge` is how the judge is reached that verifiers may ask; None where it is the model.
+
     A request may have `max_request_bytes` and ask for `max_output_tokens`; `max_rollouts` are kept at a time, each for
     `rollout_seconds` after its last request and with `max_rollout_tokens`. `failure_rows` answers a /run that failed with a row
     that NeMo Gym's collector takes for a failure, with status 200.
@@ -60,6 +63,7 @@ class Serving:
 
     environments: tuple[Environment, ...]
     settings: Settings | None = None
+    judge: Settings | None = None
     host: str = "127.0.0.1"
     port: int = 0
     max_steps: int = 32
@@ -135,6 +139,7 @@ class Server:
         self._tasks: set[asyncio.Task[dict[str, Any]]] = set()
         self._scoring: dict[Who, Scoring] = {}
         self._policy: Policy | None = None
+        self._judge: Judge | None = None
         self.in_flight = 0
         self.url = ""
 
@@ -143,6 +148,8 @@ class Server:
         async with contextlib.AsyncExitStack() as stack:
             if serving.settings is not None:
                 self._policy = await stack.enter_async_context(Policy(serving.settings))
+            if judge := serving.judge or serving.settings:
+                self._judge = await stack.enter_async_context(Judge(judge))
             self._workers = await stack.enter_async_context(Workers(serving.workers, seconds=serving.verify_seconds))
             # A client that goes away ends what it asked for, at the model server, too.
             self._runner = web.AppRunner(self._app(), access_log=None, handler_cancellation=True, shutdown_timeout=24 * 3600)
@@ -370,18 +377,22 @@ class Server:
             {key: value for key, value in item.items() if key not in TOKEN_IDS} if isinstance(item, dict) else item
             for item in response["output"]
         ]
-        verdict = await self._workers.verify(self._scored_by(row).verifier, row, {**response, "output": bare})
+        verifier = self._scored_by(row).verifier
+        verdict = await score(self._workers, self._judge, verifier, row, {**response, "output": bare})
         if not isinstance(verdict, Verdict):
             raise refused(verdict)
         return {**row, **verdict.extras, "response": response, "reward": verdict.reward}
 
     def _scored_by(self, row: Mapping[str, Any]) -> Scoring:
-        """How a row is scored. Raises UsageError if it names no agent that there is."""
+        """How a row is scored. Raises UsageError if it names no agent that there is, or there is no judge for it."""
         reference, source = row.get("agent_ref"), row.get("task_source")
         name = reference.get("name") if isinstance(reference, dict) else reference
         who = (name if isinstance(name, str) else None, source if isinstance(source, str) else None)
         if who not in self._scoring:
-            self._scoring |= scoring(self._serving.environments, [who])
+            found = scoring(self._serving.environments, [who])
+            if getattr(found[who].verifier, "judge", None):
+                judge_settings([found[who].verifier], self._serving.judge, self._serving.settings)
+            self._scoring |= found
         return self._scoring[who]
 
     async def _run(self, request: web.Request) -> web.Response:

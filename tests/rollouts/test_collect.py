@@ -148,10 +148,12 @@ def test_a_response_that_no_verifier_can_score_is_a_failure(server: ModelServer,
 
 def test_an_environment_is_a_target_of_its_own(server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    server.answer = lambda body: "\\boxed{2842}"
+    easy = json.loads(load("math").datasets(["train"])[0].path.read_text().splitlines()[0])["expected_answer"]
+    server.answer = lambda body: f"\\boxed{{{easy}}}"
     assert main(["rollouts", "collect", "math", "--model-url", server.url, "--limit", "3", "--workers", "1"]) == 0
     rows = read(tmp_path / "rollouts" / "math.jsonl")
-    assert sorted(row["reward"] for row in rows) == [0.0, 0.0, 1.0]
+    assert [row["reward"] for row in rows] == [float(row["expected_answer"] == easy) for row in rows]
+    assert any(row["reward"] for row in rows)
 
 
 def test_tools_keep_their_state_within_a_rollout(server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

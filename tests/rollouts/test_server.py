@@ -171,6 +171,28 @@ def test_errors_of_the_model_server_are_typed(model: ModelServer, fault: str, st
         assert (found, reply["error"]["code"]) == (status, kind) and "reward" not in reply
 
 
+def test_a_judge_decides_what_its_verifier_leaves_open():
+    judged = load("math", ["math_with_judge.resources_servers.math_with_judge.should_use_judge=true"])
+    row = {"responses_create_params": {"input": "?"}, "question": "?", "expected_answer": "6"}
+    said = {
+        "output": [
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "\\boxed{half a dozen}"}]}
+        ]
+    }
+
+    async def story(client: Client) -> Any:
+        return await client("/verify", {**row, "response": said})
+
+    with ModelServer(answer=lambda body: "[[A=B]]") as judge:
+        status, reply = serving(story, environments=(judged,), judge=Settings((judge.url,)))
+        assert (status, reply["reward"], len(reply["judge_evaluations"])) == (200, 1.0, 2)
+        judge.answer = lambda body: "Hm."
+        status, reply = serving(story, judge, environments=(judged,))
+        assert (status, reply["error"]["type"], reply["error"]["code"]) == (500, "judge_failed", "no_label")
+    status, reply = serving(story, environments=(judged,))
+    assert status == 400 and "where is it?" in reply["error"]["message"]
+
+
 def test_without_a_model_only_verifiers_are_served():
     async def story(client: Client) -> Any:
         return await client("/run", sum_row()), await client("/health", method="GET")
