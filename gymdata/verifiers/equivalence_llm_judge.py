@@ -146,5 +146,5 @@ def _extracted(expression: str, text: str) -> str:
         raise VerifierFailure(f"the expression {expression!r} cannot be used: {reason}") from error
     if not matches:
         return text
-    groups = (group.strip() for group in matches[0].groups() if group)
-    return next(filter(None, groups), (matches[0].group(0) or "").strip())
+    groups = (str(group).strip() for group in matches[0].groups() if group)
+    return next(filter(None, groups), str(matches[0].group(0)).strip())
