@@ -133,7 +133,7 @@ class Bridge:
         self.ends: set[int] = set()
         """Tokens with which replies have ended that were not cut short."""
         self._shapes: dict[bytes, _Shape] = {}
-        self._agreed: dict[bytes, Unbridgeable | None] = {}
+        self._agreed: dict[bytes, bool] = {}
         self._texts: dict[int, str] = {}
 
     async def prompt(self, conversation: Conversation, server: Server) -> Prompt | Unbridgeable:
@@ -156,16 +156,14 @@ class Bridge:
 
     async def _agrees(self, told: _Messages, item: Mapping[str, Any], server: Server) -> Unbridgeable | None:
         """Whether the server renders here as it does for chat: once per template, by a prompt that it made there."""
-        if server.template not in self._agreed:
-            fault = None
-            if await server.render(told, True) != item[PROMPT]:
-                fault = Unbridgeable(
-                    "rendering_differs", "the server renders the first prompt in another way than it did for chat"
-                )
-            elif "<|channel|>" in await server.text(item[SAMPLED]):
-                fault = Unbridgeable("harmony", "replies in OpenAI's harmony format are read by the server alone")
-            _keep(self._agreed, server.template, fault)
-        return self._agreed[server.template]
+        if server.template in self._agreed:
+            return None
+        if await server.render(told, True) != item[PROMPT]:
+            return Unbridgeable("rendering_differs", "the server renders the first prompt in another way than it did for chat")
+        if "<|channel|>" in await server.text(item[SAMPLED]):
+            return Unbridgeable("harmony", "replies in OpenAI's harmony format are read by the server alone")
+        _keep(self._agreed, server.template, True)
+        return None
 
     async def _glue(self, head: _Messages, tail: _Messages, item: Mapping[str, Any], server: Server) -> Ids | Unbridgeable:
         before = [_without_thoughts(message) for message in head[:-1]]
@@ -268,16 +266,22 @@ def _with_sentinel(message: Mapping[str, Any], word: str) -> dict[str, Any]:
     if calls := kept.get("tool_calls"):
         call = calls[-1]
         function = {**call["function"], "arguments": json.dumps({word: word})}
-        return {**kept, "tool_calls": [*calls[:-1], {**call, "function": function}]}
+        others = _without_thoughts({**kept, "tool_calls": calls[:-1]})["tool_calls"]
+        return {**kept, "tool_calls": [*others, {**call, "function": function}]}
     kept.pop("tool_calls", None)
     return {**kept, "content": word}
 
 
 def _without_thoughts(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message as it was, but of the model's what it called and that it spoke: templates strip thoughts, ids keep them."""
+    """A message as it was, but of the model's what it called and that it spoke: templates strip thoughts, ids keep them.
+
+    With what it called is left out: that was no JSON at times, which servers do not render.
+    """
     if message["role"] != "assistant":
         return message
     kept = {key: value for key, value in message.items() if key not in ("reasoning", "reasoning_content")}
+    if calls := kept.get("tool_calls"):
+        kept["tool_calls"] = [{**call, "function": {**call["function"], "arguments": "{}"}} for call in calls]
     content = message.get("content")
     spoke = content.rpartition(END_THINK)[2].strip() if isinstance(content, str) else content
     return {**kept, "content": _FILLER if spoke else content if not kept.get("tool_calls") else None}

@@ -159,10 +159,10 @@ def from_chat(body: bytes, keep_logprobs: bool = False) -> Turn:
     return Turn(items, stopped, usage, by_field, _end(choice, choice.token_ids))
 
 
-def from_completion(body: bytes, prompt: list[int], tools: Sequence[Mapping[str, Any]], keep_logprobs: bool = False) -> Turn:
+def from_completion(body: bytes, prompt: list[int], asked: Mapping[str, Any], keep_logprobs: bool = False) -> Turn:
     """Read a reply of /v1/completions to a `prompt` of ids: calls and thoughts are read from its text, the ids stay as they are.
 
-    `tools` are those of the chat request that it stands for. Raises MalformedReply; that, too, if the server had another prompt.
+    `asked` is the chat request that it stands for. Raises MalformedReply; that, too, if the server had another prompt.
     """
     try:
         completion = decode_text_completion(body)
@@ -176,18 +176,18 @@ def from_completion(body: bytes, prompt: list[int], tools: Sequence[Mapping[str,
     scores = choice.logprobs.token_logprobs if choice.logprobs else []
     if choice.token_ids is None or len(scores) != len(choice.token_ids) or None in scores:
         raise MalformedReply(f"{len(choice.token_ids or ())} ids of the answer and {len(scores)} log probabilities")
-    items, stopped = _items(parse(choice.text, tools), completion.id, choice.finish_reason)
+    items, stopped = _items(parse(choice.text, asked), completion.id, choice.finish_reason)
     items[-1] |= {"prompt_token_ids": prompt, "generation_token_ids": choice.token_ids, "generation_log_probs": scores}
     if keep_logprobs and choice.logprobs:
         _attach(items, _by_token(choice.logprobs))
     return Turn(items, stopped, completion.usage and _usage(completion.usage), end=_end(choice, choice.token_ids))
 
 
-def chat_completion(body: bytes, turn: Turn, tools: Sequence[Mapping[str, Any]], keep_logprobs: bool) -> dict[str, Any]:
+def chat_completion(body: bytes, turn: Turn, asked: Mapping[str, Any], keep_logprobs: bool) -> dict[str, Any]:
     """The chat completion that says what a reply of /v1/completions, read as `turn`, says."""
     completion = decode_text_completion(body)
     choice = completion.choices[0]
-    message = parse(choice.text, tools) | {key: turn.items[-1][key] for key in TOKEN_IDS}
+    message = parse(choice.text, asked) | {key: turn.items[-1][key] for key in TOKEN_IDS}
     logprobs = {"content": msgspec.to_builtins(_by_token(choice.logprobs))} if keep_logprobs and choice.logprobs else None
     finish = "tool_calls" if message.get("tool_calls") and choice.finish_reason == "stop" else choice.finish_reason
     told = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": finish, "stop_reason": choice.stop_reason}
@@ -207,8 +207,8 @@ def _items(message: Mapping[str, Any], name: str, finish_reason: str | None) -> 
 
 
 def _end(choice: Choice | TextChoice, ids: list[int] | None) -> int | None:
-    # Of a reply with calls a server says `tool_calls`, even if it was cut short; a stop text is no token.
-    ended = choice.finish_reason == "stop" and not isinstance(choice.stop_reason, str)
+    # Of a reply with calls a server says `tool_calls`, even if it was cut short; a stop text is no token; a token that it names is.
+    ended = isinstance(choice.stop_reason, int) or (choice.finish_reason == "stop" and choice.stop_reason is None)
     return ids[-1] if ids and ended else None
 
 

@@ -31,9 +31,13 @@ _DEEPSEEK_CALL = re.compile(r"<｜tool▁call▁begin｜>(.*?)<｜tool▁sep｜>
 _FENCE = re.compile(r"([^\n]+)\n```json\n(.*)\n```", re.DOTALL)
 
 
-def parse(text: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The assistant message, as in Chat Completions, of a text that a model wrote. `tools` are the request's chat tools; none, no calls."""
+def parse(text: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The assistant message, as in Chat Completions, of a text that a model wrote to a chat request: with calls if this allows any.
+
+    Without `parallel_tool_calls` the first call counts, as with vLLM.
+    """
     message: dict[str, Any] = {"role": "assistant", "content": text}
+    tools = () if asked.get("tool_choice") == "none" else asked.get("tools") or ()
     known: Tools = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
     if not known:
         return message
@@ -43,7 +47,7 @@ def parse(text: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             message["content"] = content or None
             message["tool_calls"] = [
                 {"id": f"call_{uuid4().hex[:24]}", "type": "function", "function": {"name": name, "arguments": arguments}}
-                for name, arguments in calls
+                for name, arguments in (calls[:1] if asked.get("parallel_tool_calls") is False else calls)
             ]
             break
     return message

@@ -233,10 +233,10 @@ class Trajectory:
         except Inexpressible as error:
             raise RequestFailed("inexpressible", f"responses_create_params.{error}") from error
         if isinstance(made, Prompt):
-            ids, tools = made.ids, body.get("tools") or ()
+            ids = made.ids
             completion = self._completion(body, ids)
             return await self._send(
-                "/completions", completion, lambda data: self._count(from_completion(data, ids, tools, keep_logprobs))
+                "/completions", completion, lambda data: self._count(from_completion(data, ids, body, keep_logprobs))
             )
 
         def read(data: bytes) -> Turn:
@@ -265,8 +265,8 @@ class Trajectory:
             asked |= {"return_token_ids": True, "logprobs": True, "top_logprobs": body.get("top_logprobs") or 0}
         made = await self._bridged(of_messages(body["messages"]), asked)
         if isinstance(made, Prompt):
-            ids, tools, keep = made.ids, asked.get("tools") or (), bool(body.get("logprobs"))
-            return await self._send("/completions", self._completion(asked, ids), lambda data: self._told(data, ids, tools, keep))
+            ids, keep = made.ids, bool(body.get("logprobs"))
+            return await self._send("/completions", self._completion(asked, ids), lambda data: self._told(data, ids, asked, keep))
 
         def read(data: bytes) -> dict[str, Any]:
             turn = self._count(from_chat(data))
@@ -284,10 +284,10 @@ class Trajectory:
 
         return await self._send("/chat/completions", asked, read)
 
-    def _told(self, data: bytes, ids: list[int], tools: Sequence[Mapping[str, Any]], keep_logprobs: bool) -> dict[str, Any]:
+    def _told(self, data: bytes, ids: list[int], asked: Mapping[str, Any], keep_logprobs: bool) -> dict[str, Any]:
         """A completion told as a chat completion."""
-        turn = self._count(from_completion(data, ids, tools))
-        return {"created": int(time.time()), **chat_completion(data, turn, tools, keep_logprobs)}
+        turn = self._count(from_completion(data, ids, asked))
+        return {"created": int(time.time()), **chat_completion(data, turn, asked, keep_logprobs)}
 
     async def _bridged(self, conversation: Conversation | None, body: dict[str, Any]) -> Prompt | Unbridgeable | None:
         """The prompt as ids; None where none are to be sent, be it that `body` now asks the server to keep to them. Raises as `respond`."""
@@ -311,8 +311,13 @@ class Trajectory:
             return Unbridgeable("no_rendering", "the server does not tell how it renders conversations (/tokenize)")
         if isinstance(body.get("tool_choice"), Mapping) or body.get("tool_choice") == "required":
             return Unbridgeable("tool_choice", "that a tool must be called is known to chat requests alone")
-        if body.get("continue_final_message") or body.get("add_generation_prompt") is False or body.get("echo"):
-            return Unbridgeable("custom_prompt", "the request says itself how its prompt ends")
+        if (
+            body.get("continue_final_message")
+            or body.get("add_generation_prompt") is False
+            or body.get("echo")
+            or body.get("documents")
+        ):
+            return Unbridgeable("custom_prompt", "the request has more to say on its prompt than its messages")
         shared = {key: body[key] for key in _RENDERED if body.get(key) is not None}
         if body.get("reasoning_effort"):
             effort = {"reasoning_effort": body["reasoning_effort"]}
@@ -324,7 +329,8 @@ class Trajectory:
         async def text(ids: list[int]) -> str:
             return await self._tokenizer("/detokenize", {"tokens": ids}, _Text)
 
-        made = await policy.bridge.prompt(conversation, Server(render, text, msgspec.json.encode(shared, order="sorted")))
+        template = msgspec.json.encode([shared, body.get("tool_choice")], order="sorted")
+        made = await policy.bridge.prompt(conversation, Server(render, text, template))
         if isinstance(made, Unbridgeable) and made.reason == "no_rendering":
             policy.renders = False
         return made

@@ -235,5 +235,23 @@ def test_several_turns_make_one_sequence() -> None:
         ids = made.ids
 
 
+def test_calls_whose_arguments_were_no_json_do_not_stand_in_the_way() -> None:
+    torn = [called(arguments='{"one": '), RESULT, called(arguments="no JSON at all")]
+    prompt = decode(render("qwen2_5", [{"role": "user", "content": "what is it?"}], True, tools=TOOLS))
+    first, second = with_ids(torn[0], prompt, spell("x<|im_end|>")), with_ids(torn[2], "anything", spell("y<|im_end|>"))
+    made = bridged([*QUESTION, first, RESULT, second, RESULT], server("qwen2_5", TOOLS), ["<|im_end|>"])
+    assert isinstance(made, Prompt) and decode(made.ids[made.prefix :]) == "\n" + CHATML_TOOL
+
+
+def test_two_results_follow_two_calls_in_order() -> None:
+    two = [called(), {**called(), "call_id": "d"}]
+    results = [RESULT, {**RESULT, "call_id": "d", "output": "another result"}]
+    prompt = decode(render("qwen2_5", [{"role": "user", "content": "what is it?"}], True, tools=TOOLS))
+    items = [*QUESTION, two[0], with_ids(two[1], prompt, spell(f"{HERMES}\n{HERMES}<|im_end|>")), *results]
+    made = bridged(items, server("qwen2_5", TOOLS), ["<|im_end|>"])
+    assert isinstance(made, Prompt)
+    assert decode(made.ids[made.prefix :]).index("the result") < decode(made.ids[made.prefix :]).index("another result")
+
+
 def test_without_ids_there_is_nothing_to_bridge() -> None:
     assert bridged([*QUESTION, said("it"), *AGAIN], server("qwen2_5")) is None

@@ -10,7 +10,7 @@ import pytest
 from gymdata.rollouts.parsers import FORMATS, parse
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}, "deep": {"type": "object"}}}
-TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]
+ASKED = {"tools": [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]}
 ONE = {"city": "Paris", "days": 3}
 JSON = '{"city": "Paris", "days": 3}'
 HERMES = f'<tool_call>\n{{"name": "weather", "arguments": {JSON}}}\n</tool_call>'
@@ -21,7 +21,7 @@ V31 = DEEPSEEK.format(f"weather<｜tool▁sep｜>{JSON}")
 
 
 def calls(text: str) -> tuple[str | None, list[tuple[str, Any]]]:
-    message = parse(text, TOOLS)
+    message = parse(text, ASKED)
     found = [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in message.get("tool_calls") or ()]
     return message["content"], found
 
@@ -68,12 +68,17 @@ def test_calls_are_read_and_what_was_said_before_them_stays(text: str, said: str
     ],
 )
 def test_what_is_no_call_stays_text(text: str) -> None:
-    message = parse(text, TOOLS)
+    message = parse(text, ASKED)
     assert message["content"] == text and "tool_calls" not in message
 
 
-def test_without_tools_nothing_is_a_call() -> None:
-    assert parse(HERMES, []) == {"role": "assistant", "content": HERMES}
+@pytest.mark.parametrize("asked", [{}, {**ASKED, "tool_choice": "none"}])
+def test_where_nothing_may_be_called_nothing_is_a_call(asked: dict[str, Any]) -> None:
+    assert parse(HERMES, asked) == {"role": "assistant", "content": HERMES}
+
+
+def test_without_parallel_calls_the_first_one_counts() -> None:
+    assert len(parse(f"{HERMES}\n{HERMES}", {**ASKED, "parallel_tool_calls": False})["tool_calls"]) == 1
 
 
 def test_bare_values_take_the_type_that_the_tool_gives_them() -> None:

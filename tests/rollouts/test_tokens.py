@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gymdata.cli.main import main
 from gymdata.rollouts.tokens import BrokenTokens, Joined, check, check_joined, join, latest
+from tests.servers.templated import TemplatedServer, encode
+
+IDS = st.integers(0, 999)
 
 
 def reply(prompt: list[int], sampled: list[int], **more: Any) -> dict[str, Any]:
@@ -172,6 +177,42 @@ def test_the_command_is_content_with_whole_rollouts_alone(tmp_path: Path) -> Non
     assert main(["rollouts", "check-tokens", str(save(tmp_path / "whole.jsonl", row(*WHOLE)))]) == 0
     assert main(["rollouts", "check-tokens", str(save(tmp_path / "none.jsonl", row()))]) == 1
     assert main(["rollouts", "check-tokens", str(tmp_path / "missing.jsonl")]) == 2
+
+
+def test_ids_that_differ_are_shown_as_text_by_a_server_that_knows_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = encode("the answer is "), encode("the answer was ")
+    file = save(tmp_path / "r.jsonl", row(reply(before, encode("x")), RESULT, reply(after, encode("x"))))
+    with TemplatedServer() as server:
+        assert main(["rollouts", "check-tokens", str(file), "--model-url", server.url]) == 1
+        assert main(["rollouts", "check-tokens", str(file), "--model-url", server.url, "--format", "json"]) == 1
+    text, _, document = capsys.readouterr().out.partition('{"file"')
+    assert "was " in text
+    fault = json.loads('{"file"' + document)["faults"][0]
+    assert fault["found_text"].endswith("was ") and fault["expected_text"] == "the answer is x"
+    assert main(["rollouts", "check-tokens", str(file), "--model-url", "http://127.0.0.1:9/v1"]) == 3
+
+
+@given(st.lists(st.tuples(st.lists(IDS, max_size=6), st.lists(IDS, min_size=1, max_size=6)), min_size=1, max_size=6), st.data())
+def test_whole_sequences_have_no_fault_and_a_changed_id_has_its_place(
+    parts: list[tuple[list[int], list[int]]], data: st.DataObject
+) -> None:
+    output, seen = [], [0]
+    for told, sampled in parts:
+        output += [reply([*seen, *told], sampled), RESULT]
+        seen = [*seen, *told, *sampled]
+    checked = check(row(*output))
+    joined = join(checked)
+    assert joined.ids == seen and sum(joined.loss_mask) == checked.sampled and check_joined(checked, joined) == ""
+    turn = data.draw(st.integers(0, len(parts) - 1))
+    prompt = output[2 * turn]["prompt_token_ids"]
+    place = data.draw(st.integers(0, len(prompt) - 1))
+    prompt[place] += 1000
+    before = len(output[2 * turn - 2]["prompt_token_ids"]) + len(parts[turn - 1][1]) if turn else 0
+    found = [(fault.turn, fault.at) for fault in check(row(*output)).faults]
+    assert ((turn, place) in found) == (place < before)
+    assert all(fault_turn in (turn, turn + 1) for fault_turn, _ in found)
 
 
 def test_the_text_shows_so_many_and_counts_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -161,7 +161,7 @@ class TemplatedServer(ModelServer):
         prompt = self._render(body, True)
         if self.keeps_prefix and (prefix := body.get("required_prefix_token_ids")):
             prompt = [*prefix, *prompt[-8:]]
-        message = parse(text, body.get("tools") or ())
+        message = parse(text, body)
         finish = "tool_calls" if message.get("tool_calls") else finish
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finish, "stop_reason": None}
         reply = {"id": f"chatcmpl-{len(self.requests)}", "model": self.model, "choices": [choice], "usage": _usage(prompt, ids)}
