@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gymdata.errors import UsageError
 
-FORMATS = ("sft", "dpo", "kto", "nemo-rl", "nemo-rl-preference", "trl", "verl")
+FORMATS = ("sft", "dpo", "kto", "nemo-rl", "nemo-rl-preference", "trl", "verl", "verifiers", "atif")
 """The keys of gymdata.export.export.FORMATS, which are many imports away."""
 
 

@@ -42,24 +42,29 @@ def conversation(row: Mapping[str, Any], reasoning: Reasoning = "tags") -> Conve
         kwargs = chat.template_kwargs(params)
     except (AttributeError, KeyError, TypeError) as error:
         raise Inexpressible("responses_create_params or response", f"an item that is none ({error!r})") from error
-    names = {call["id"]: call["function"]["name"] for message in prompt + completion for call in message.get("tool_calls", ())}
-    for message in prompt + completion:
-        if message["role"] == "tool" and message["tool_call_id"] in names:
-            message["name"] = names[message["tool_call_id"]]
+    name_results(prompt + completion)
     return Conversation(prompt, completion, tools or None, kwargs)
 
 
+def name_results(messages: Sequence[dict[str, Any]]) -> None:
+    """Give each result the name of the tool that was called, where the call is among the messages."""
+    names = {call["id"]: call["function"]["name"] for message in messages for call in message.get("tool_calls", ())}
+    for message in messages:
+        if message["role"] == "tool" and message["tool_call_id"] in names:
+            message["name"] = names[message["tool_call_id"]]
+
+
 def messages(
-    items: str | Sequence[Mapping[str, Any]], reasoning: Reasoning = "tags", instructions: str | None = None
+    items: str | Sequence[Mapping[str, Any]], reasoning: Reasoning = "tags", instructions: str | None = None, parsed: bool = True
 ) -> list[dict[str, Any]]:
-    """Items as messages of texts. Raises Inexpressible."""
+    """Items as messages of texts; unless `parsed`, arguments of calls stay the text that was sampled. Raises Inexpressible."""
     if reasoning == "drop" and not isinstance(items, str):
         items = [item for item in items if item.get("type") != "reasoning"]
     built = chat.messages(items, instructions, "field" if reasoning == "field" else "tags")
-    return [_ready(message, f"message {number}") for number, message in enumerate(built)]
+    return [_ready(message, f"message {number}", parsed) for number, message in enumerate(built)]
 
 
-def _ready(message: dict[str, Any], place: str) -> dict[str, Any]:
+def _ready(message: dict[str, Any], place: str, parsed: bool) -> dict[str, Any]:
     # Pieces of what a model said stood together; parts of others are shown to models a line each, as vLLM does.
     content = message["content"]
     if not isinstance(content, str):
@@ -68,7 +73,7 @@ def _ready(message: dict[str, Any], place: str) -> dict[str, Any]:
     if "reasoning_content" in message:
         ready["reasoning_content"] = message["reasoning_content"]
     if "tool_calls" in message:
-        ready["tool_calls"] = [_call(call) for call in message["tool_calls"]]
+        ready["tool_calls"] = [_call(call) for call in message["tool_calls"]] if parsed else message["tool_calls"]
     if "tool_call_id" in message:
         ready["tool_call_id"] = message["tool_call_id"]
     return ready

@@ -11,7 +11,7 @@ from typing import Any
 
 from gymdata import atomic
 from gymdata.errors import DataError, UsageError
-from gymdata.export import dpo, kto, nemo_rl, sft, trl, verl
+from gymdata.export import atif, dpo, kto, nemo_rl, sft, trl, verifiers, verl
 from gymdata.export.options import Options, Tally
 from gymdata.export.plain import write_plain
 from gymdata.export.source import Rollout, Source, read
@@ -41,6 +41,8 @@ FORMATS = {
     "kto": Format(kto.records, kto.DROPS, (*_PICK, "reasoning", "threshold")),
     "nemo-rl": Format(nemo_rl.records, nemo_rl.DROPS, (*_PICK, "tokens", "agent"), answered=False),
     "nemo-rl-preference": Format(nemo_rl.preferences, nemo_rl.PREFERENCE_DROPS, _PAIRS),
+    "verifiers": Format(verifiers.records, verifiers.DROPS, (*_PICK, "reasoning", "tokens")),
+    "atif": Format(atif.records, atif.DROPS, (*_PICK, "reasoning", "tokens")),
     "trl": Format(trl.records, trl.DROPS, ("reasoning",), answered=False),
     "verl": Format(verl.records, verl.DROPS, ("reasoning", "max_model_len"), answered=False, plain=True),
 }
