@@ -269,3 +269,10 @@ def test_lines_that_are_no_rollouts_are_reported_and_left_out(tmp_path: Path, ca
 def test_a_thought_alone_is_an_answer(tmp_path: Path) -> None:
     [record], _ = exported(tmp_path, "sft", rollout(output=[thought("Hm.")]))
     assert record["messages"][-1] == {"role": "assistant", "content": "<think>Hm.</think>"}
+
+
+def test_the_command_knows_every_format() -> None:
+    from gymdata.cli.rollouts_export import FORMATS as named
+    from gymdata.export.export import FORMATS
+
+    assert sorted(named) == sorted(FORMATS)
