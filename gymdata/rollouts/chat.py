@@ -15,6 +15,7 @@ from gymdata.rollouts.tokens import TOKEN_IDS
 ReasoningStyle = Literal["tags", "field"]
 """How a model is shown what it thought before: `<think>` tags in the text, or the message's `reasoning` field."""
 
+_BODY_TEXTS = ("extra_body", "chat_template_kwargs")
 THINK, END_THINK = "<think>", "</think>"
 
 Json = Mapping[str, Any]
@@ -40,7 +41,7 @@ def to_chat(params: Json, style: ReasoningStyle = "tags", with_ids: bool = False
             raise Inexpressible(key, "Chat Completions has no counterpart")
         if key in _DEFAULTS and value not in (None, *_DEFAULTS[key]):
             raise Inexpressible(key, f"Chat Completions has no counterpart of {_short(value)}")
-    body: dict[str, Any] = _metadata(params.get("metadata") or {})
+    body = more_body(params)
     body["messages"] = messages(params.get("input") or [], params.get("instructions"), style, with_ids)
     for key, name in _RENAMED.items():
         if params.get(key) is not None:
@@ -102,9 +103,35 @@ def functions(tools: Sequence[Json]) -> list[dict[str, Any]]:
     return [_tool(tool, f"tools[{number}]") for number, tool in enumerate(tools)]
 
 
+def to_responses(params: Json) -> dict[str, Any]:
+    """The body of a Responses request, without `model`: what `metadata` asks for as `to_chat` has it. Raises Inexpressible."""
+    more = more_body(params)
+    if not more:
+        return dict(params)
+    metadata = {key: value for key, value in params["metadata"].items() if key not in _BODY_TEXTS}
+    return {**more, **params, "metadata": metadata}
+
+
 def template_kwargs(params: Json) -> dict[str, Any]:
     """What `metadata` asks of the chat template. Raises Inexpressible."""
-    return _metadata(params.get("metadata") or {}).get("chat_template_kwargs", {})
+    return more_body(params).get("chat_template_kwargs", {})
+
+
+def more_body(params: Json) -> dict[str, Any]:
+    """The keys of a body that the texts of `metadata` hold. Raises Inexpressible."""
+    metadata = params.get("metadata") or {}
+    body: dict[str, Any] = {}
+    for key in _BODY_TEXTS:
+        if key in metadata:
+            place = f"metadata.{key}"
+            try:
+                value = json.loads(metadata[key])
+            except (TypeError, ValueError) as error:
+                raise Inexpressible(place, f"not a JSON text: {error}") from error
+            if not isinstance(value, dict):
+                raise Inexpressible(place, "the JSON text of an object is wanted")
+            body.update(value if key == "extra_body" else {key: {**body.get(key, {}), **value}})
+    return body
 
 
 class _Turn:
@@ -252,21 +279,6 @@ def _guess(item: Json, place: str) -> str:
     if "summary" in item:
         return "reasoning"
     raise Inexpressible(place, "an item without `type` that is none that one can tell")
-
-
-def _metadata(metadata: Json) -> dict[str, Any]:
-    body: dict[str, Any] = {}
-    for key in ("extra_body", "chat_template_kwargs"):
-        if key in metadata:
-            place = f"metadata.{key}"
-            try:
-                value = json.loads(metadata[key])
-            except (TypeError, ValueError) as error:
-                raise Inexpressible(place, f"not a JSON text: {error}") from error
-            if not isinstance(value, dict):
-                raise Inexpressible(place, "the JSON text of an object is wanted")
-            body.update(value if key == "extra_body" else {key: {**body.get(key, {}), **value}})
-    return body
 
 
 def _reasoning(reasoning: Json) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from pydantic import SecretStr
 
 from gymdata.errors import ExternalError, UsageError
 from gymdata.rollouts.bridge import Bridge, Conversation, Prompt, Refused, Server, Unbridgeable, of_items, of_messages
-from gymdata.rollouts.chat import Inexpressible, ReasoningStyle, to_chat
+from gymdata.rollouts.chat import Inexpressible, ReasoningStyle, to_chat, to_responses
 from gymdata.rollouts.chat_reply import MalformedReply, Turn, chat_completion, from_chat, from_completion
 from gymdata.rollouts.endpoints import Endpoint, Endpoints
 from gymdata.rollouts.overflow import Overflow, overflow
@@ -420,9 +420,9 @@ class Trajectory:
         own: dict[str, Any] = {**settings.extra_body, "model": self._policy.model}
         if seed is not None:
             own["seed"] = seed
-        if settings.api == "responses":
-            return "/responses", {**params, **own}
         try:
+            if settings.api == "responses":
+                return "/responses", {**to_responses(params), **own}
             body = {**to_chat(params, self._style, with_ids=settings.token_bridge == "prefix"), **own}
         except Inexpressible as error:
             raise RequestFailed("inexpressible", f"responses_create_params.{error}") from error

@@ -68,6 +68,13 @@ def test_a_responses_endpoint_is_spoken_to_in_its_language(server: ModelServer):
     assert "7" in text(turn) and server.requests[0]["input"] == ASK["input"]
 
 
+def test_what_metadata_asks_for_is_sent_to_a_responses_endpoint_too(server: ModelServer):
+    asked = {**ASK, "top_p": 0.5, "metadata": {"extra_body": '{"top_k": 3, "top_p": 1}', "name": "x"}}
+    using(server, api="responses")(lambda policy: ask(policy, asked))
+    sent = server.requests[0]
+    assert (sent["top_k"], sent["top_p"], sent["metadata"]) == (3, 0.5, {"name": "x"})
+
+
 @pytest.mark.parametrize("fault", ["drop", "cut", "slow", "429", "500", "503", "malformed", "empty", "abort"])
 def test_a_passing_fault_is_tried_again(server: ModelServer, fault: str):
     server.script = deque([fault])
