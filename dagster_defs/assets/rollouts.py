@@ -52,7 +52,7 @@ def rollouts(context: dg.AssetExecutionContext, preparation: Preparation, sampli
             "dagster/row_count": progress.before + progress.done,
             "made by this run": progress.done,
             "given up": progress.given_up + progress.final_failures,
-            **({"mean reward of this run": progress.mean_reward} if progress.mean_reward is not None else {}),
+            **({"mean reward": progress.rewards.mean} if progress.rewards.mean is not None else {}),
             **({"failed": metadata.table(failed, ["kind", "rollouts"])} if failed else {}),
             "model": progress.model,
             "output tokens": progress.output_tokens,

@@ -275,7 +275,7 @@ def _summary(progress: Progress, wanted: Run) -> dict[str, Any]:
         "owed": progress.owed,
         "discontinuous": progress.discontinuous,
         "retries": progress.retries,
-        "mean_reward": progress.mean_reward,
+        "mean_reward": progress.rewards.mean,
         "output_tokens": progress.output_tokens,
         "seconds": round(progress.seconds, 3),
         "interrupted": progress.interrupted,
@@ -287,10 +287,10 @@ def _text(progress: Progress, wanted: Run) -> str:
     lines = [
         f"{there:,} of {progress.total:,} rollouts, {progress.done:,} of them now, from {progress.model}, in {progress.seconds:,.1f} s"
     ]
-    if progress.mean_reward is not None:
+    if progress.rewards.mean is not None:
         rate = progress.output_tokens / progress.seconds if progress.seconds else 0.0
         lines.append(
-            f"mean reward {progress.mean_reward:.3f}; {progress.output_tokens:,} tokens, {rate:,.0f} a second; {progress.retries:,} retries"
+            f"mean reward {progress.rewards.mean:.3f}; {progress.output_tokens:,} tokens, {rate:,.0f} a second; {progress.retries:,} retries"
         )
     for kind, count in sorted(progress.failed.items()):
         lines.append(f"failed: {count:,} {kind}")

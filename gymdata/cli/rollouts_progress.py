@@ -55,8 +55,8 @@ def line(progress: Progress, now: float) -> str:
         parts.append(f"retries {progress.retries:,}")
     if failed := sum(progress.failed.values()):
         parts.append(f"failed {failed:,}")
-    if progress.mean_reward is not None:
-        parts.append(f"mean reward {progress.mean_reward:.3f}")
+    if progress.rewards.mean is not None:
+        parts.append(f"mean reward {progress.rewards.mean:.3f}")
     if ill := sum(not server.healthy for server in progress.servers):
         parts.append(f"{ill} of {len(progress.servers)} servers not answering")
     if progress.interrupted:

@@ -78,6 +78,7 @@ class _Collector:
             agree(run.files.manifest, self._manifest())
             async with Journal(run.files.rollouts) as self._journal, Journal(run.files.failures, unique=False) as self._failures:
                 progress.notes += [journal.repaired for journal in (self._journal, self._failures) if journal.repaired]
+                progress.rewards = self._journal.rewards
                 others = self._done_elsewhere()
                 self._attempts, terminal = self._failed_before()
                 progress.total = sum(repeats for _, repeats in self._plan.owed(run.files.shard, run.files.shards))
@@ -131,8 +132,8 @@ class _Collector:
         found = Keys()
         for path in self._run.files.others():
             for record in records(path):
-                if record.key:
-                    found.add(record.key)
+                if record.key and found.add(record.key) and record.key not in self._journal.keys:
+                    self.progress.rewards.add(record.reward)
         return found
 
     def _failed_before(self) -> tuple[Counter[Key], Keys]:
@@ -270,7 +271,7 @@ class _Collector:
             self.progress.discontinuous += 1
         if await self._journal.append(record):
             self.progress.done += 1
-            self.progress.rewards += verdict.reward
+            self.progress.rewards.add(verdict.reward)
         self._failing = 0
         await self._write_failures()
 

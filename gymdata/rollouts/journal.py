@@ -29,6 +29,7 @@ _BLOCK = 1 << 20
 class _Keys(msgspec.Struct):
     task: int = msgspec.field(name="_ng_task_index")
     rollout: int = msgspec.field(name="_ng_rollout_index")
+    reward: Any = None
 
 
 _decode_keys = msgspec.json.Decoder(_Keys).decode
@@ -41,6 +42,7 @@ class Record:
     key: Key | None
     start: int
     size: int
+    reward: float | None = None
 
 
 def records(path: Path) -> Iterator[Record]:
@@ -50,17 +52,17 @@ def records(path: Path) -> Iterator[Record]:
         for line in file:
             if not line.endswith(b"\n"):
                 return
-            yield Record(key_of(line), start, len(line))
+            yield _record(line, start)
             start += len(line)
 
 
-def key_of(line: bytes) -> Key | None:
-    """Whose record a line is; None if it is not one."""
+def _record(line: bytes, start: int) -> Record:
     try:
-        keys = _decode_keys(line)
+        found = _decode_keys(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    return keys.task, keys.rollout
+        return Record(None, start, len(line))
+    reward = found.reward if isinstance(found.reward, int | float) else None
+    return Record((found.task, found.rollout), start, len(line), reward)
 
 
 class Keys:
@@ -86,17 +88,34 @@ class Keys:
         return True
 
 
+@dataclass
+class Rewards:
+    """How many rewards there are, and their sum."""
+
+    count: int = 0
+    total: float = 0.0
+
+    def add(self, reward: float | None) -> None:
+        if reward is not None:
+            self.count, self.total = self.count + 1, self.total + reward
+
+    @property
+    def mean(self) -> float | None:
+        return self.total / self.count if self.count else None
+
+
 class Journal:
     """One file, open for appending by this process alone; `async with` it, or `close()` it.
 
     With `unique`, a record whose (task, rollout) the file has already is refused by `append`, and repeated ones are removed on
-    opening. `keys` are the rollouts in the file, `repaired` says in words what had to be mended. Raises UsageError if another
-    process writes to the file, ExternalError if the disk refuses.
+    opening. `keys` are the rollouts that the file has, `rewards` those that it had when it was opened; `repaired` says in words what
+    had to be mended. Raises UsageError if another process writes to the file, ExternalError if the disk refuses.
     """
 
     def __init__(self, path: Path, *, unique: bool = True) -> None:
         self.path, self.unique = path, unique
         self.keys = Keys()
+        self.rewards = Rewards()
         self.repaired = ""
         self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
         self._writer: asyncio.Task[None] | None = None
@@ -171,10 +190,12 @@ class Journal:
                 unreadable += 1
             elif not self.keys.add(record.key) and self.unique:
                 repeated += 1
-            elif kept and kept[-1][1] == record.start:
-                kept[-1] = (kept[-1][0], end)
             else:
-                kept.append((record.start, end))
+                self.rewards.add(record.reward)
+                if kept and kept[-1][1] == record.start:
+                    kept[-1] = (kept[-1][0], end)
+                else:
+                    kept.append((record.start, end))
         torn = os.fstat(self._file).st_size - end
         if unreadable or repeated:
             self._rewrite(kept)

@@ -12,6 +12,7 @@ from gymdata.environments.model import Environment
 from gymdata.rollouts import agent
 from gymdata.rollouts.endpoints import Endpoint
 from gymdata.rollouts.files import RunFiles
+from gymdata.rollouts.journal import Rewards
 from gymdata.rollouts.plan import Options, Who
 from gymdata.rollouts.policy import Settings
 from gymdata.verifiers import Verifier, make, resources_server_of
@@ -47,7 +48,8 @@ class Progress:
     before: int = 0
     """Of these, on the disk when the run began."""
     done: int = 0
-    rewards: float = 0.0
+    rewards: Rewards = field(default_factory=Rewards)
+    """Of all rollouts of the run that are on the disk, other shards' too."""
     failed: Counter[str] = field(default_factory=Counter)
     """Rollouts that failed in this run, by class and kind."""
     given_up: int = 0
@@ -71,11 +73,6 @@ class Progress:
     def owed(self) -> int:
         """Rollouts that another run would make."""
         return self.total - self.before - self.done - self.given_up - self.final_failures
-
-    @property
-    def mean_reward(self) -> float | None:
-        """Of the rollouts of this run."""
-        return self.rewards / self.done if self.done else None
 
 
 @dataclass(frozen=True)

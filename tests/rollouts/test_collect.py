@@ -79,6 +79,24 @@ def test_a_finished_run_asks_for_nothing(server: ModelServer, tmp_path: Path):
     assert len(server.requests) == 3 and (tmp_path / "r.jsonl").read_bytes() == content
 
 
+def test_the_mean_reward_is_that_of_the_whole_run_so_far(server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    rows = sums(tmp_path / "sums.jsonl", 12)
+    for shard in ("0/2", "1/2", "1/2"):
+        collect(server, rows, "--shard", shard, "--num-repeats", "2", "--format", "json")
+        told = json.loads(capsys.readouterr().out)
+        rewards = [row["reward"] for path in tmp_path.glob("r*.jsonl") for row in read(path)]
+        assert told["mean_reward"] == pytest.approx(sum(rewards) / len(rewards)), shard
+    assert told["done"] == 0 and len(rewards) == 24
+
+
+@pytest.mark.parametrize("damage", ["2", "null", '"much"'])
+def test_a_reward_is_read_as_it_stands(server: ModelServer, tmp_path: Path, damage: str):
+    """A line whose reward is not what one expects is a rollout all the same."""
+    rows = sums(tmp_path / "sums.jsonl", 1)
+    (tmp_path / "r.jsonl").write_text(f'{{"_ng_task_index":0,"_ng_rollout_index":0,"reward":{damage}}}\n')
+    assert collect(server, rows) == 0 and len(read(tmp_path / "r.jsonl")) == 1
+
+
 def test_a_run_asked_for_in_another_way_is_refused_or_set_aside(
     server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

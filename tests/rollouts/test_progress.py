@@ -6,11 +6,14 @@ from collections import Counter
 
 from gymdata.cli.rollouts_progress import line
 from gymdata.rollouts.endpoints import Endpoint
+from gymdata.rollouts.journal import Rewards
 from gymdata.rollouts.run import Progress
 
 
 def test_it_tells_what_there_is_to_tell():
-    progress = Progress(total=1000, before=100, done=200, rewards=50.0, in_flight=64, output_tokens=20_000, started=0.0)
+    progress = Progress(
+        total=1000, before=100, done=200, rewards=Rewards(300, 75.0), in_flight=64, output_tokens=20_000, started=0.0
+    )
     assert line(progress, 100.0) == "300/1,000  2.0/s  200 tok/s  in flight 64  mean reward 0.250  left 0:05:50"
 
 
