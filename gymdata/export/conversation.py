@@ -40,9 +40,9 @@ def conversation(row: Mapping[str, Any], reasoning: Reasoning = "tags") -> Conve
         completion = messages(response.get("output") or [], reasoning)
         tools = chat.functions(params.get("tools") or [])
         kwargs = chat.template_kwargs(params)
+        name_results(prompt + completion)
     except (AttributeError, KeyError, TypeError) as error:
         raise Inexpressible("responses_create_params or response", f"an item that is none ({error!r})") from error
-    name_results(prompt + completion)
     return Conversation(prompt, completion, tools or None, kwargs)
 
 
@@ -73,9 +73,9 @@ def _ready(message: dict[str, Any], place: str, parsed: bool) -> dict[str, Any]:
     if "reasoning_content" in message:
         ready["reasoning_content"] = message["reasoning_content"]
     if "tool_calls" in message:
-        ready["tool_calls"] = [_call(call) for call in message["tool_calls"]] if parsed else message["tool_calls"]
+        ready["tool_calls"] = [_call(call, place, parsed) for call in message["tool_calls"]]
     if "tool_call_id" in message:
-        ready["tool_call_id"] = message["tool_call_id"]
+        ready["tool_call_id"] = _text(message["tool_call_id"], f"{place}: the id of a call")
     return ready
 
 
@@ -84,19 +84,27 @@ def _texts(parts: Iterable[Mapping[str, Any]], place: str) -> list[str]:
     for part in parts:
         if part["type"] not in ("text", "refusal"):
             raise Inexpressible(place, f"a part of the type {part['type']!r}: only texts are exported")
-        texts.append(part[part["type"]])
+        texts.append(_text(part[part["type"]], place))
     return texts
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+def _call(call: Mapping[str, Any], place: str, parsed: bool) -> dict[str, Any]:
     function = call["function"]
     arguments = function.get("arguments") or "{}"
-    try:
-        value = msgspec.json.decode(arguments) if isinstance(arguments, str) else arguments
-    except (msgspec.DecodeError, UnicodeError):
-        value = None
-    return {
-        "id": call["id"],
-        "type": "function",
-        "function": {"name": function["name"], "arguments": value if isinstance(value, dict) else arguments},
-    }
+    if isinstance(arguments, dict):
+        arguments = msgspec.json.encode(arguments).decode()
+    sampled = _text(arguments, f"{place}: the arguments of a call")
+    made: dict[str, Any] = {"name": _text(function["name"], f"{place}: the name of a tool"), "arguments": sampled}
+    if parsed:
+        try:
+            value = msgspec.json.decode(sampled)
+        except (msgspec.DecodeError, UnicodeError):
+            value = None
+        made["arguments"] = value if isinstance(value, dict) else sampled
+    return {"id": _text(call["id"], f"{place}: the id of a call"), "type": "function", "function": made}
+
+
+def _text(value: Any, place: str) -> str:
+    if not isinstance(value, str):
+        raise Inexpressible(place, f"{value!r} is no text")
+    return value

@@ -60,13 +60,13 @@ def trajectory(rollout: Rollout, options: Options) -> Trajectory:
                 ids = turns.get(f"response.output[{first + len(items) - 1}]") if last else None
                 steps.append(Step(message, number if said else -1, ids, last))
         tools = functions(params.get("tools") or [])
+        name_results([step.message for step in steps])
     except Inexpressible as error:
         raise LeftOut("not expressible as chat messages", error) from error
     except (AttributeError, KeyError, TypeError) as error:
         raise LeftOut("not expressible as chat messages", f"an item that is none ({error!r})") from error
     if number < 0:
         raise LeftOut("without an answer", "the model says nothing")
-    name_results([step.message for step in steps])
     return Trajectory(steps, len(request), tools)
 
 
