@@ -7,7 +7,7 @@ READY := .venv/.ready
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare dev serve rollouts vllm test check format schemas lock bench faults fuzz clean
+.PHONY: help prepare dev serve rollouts vllm test check format schemas lock bench continuity faults fuzz clean
 
 help: ## this list
 	@echo "make prepare ENV=math   then   make test"
@@ -64,6 +64,9 @@ lock: ## requirements.lock from pyproject.toml (needs uv): make lock [ARGS=--upg
 
 bench: $(READY) ## speed and memory of prepare beside NeMo Gym 0.7.0 (needs Python 3.13, or GYMDATA_GYM_PYTHON): make bench [ARGS="--megabytes 20"]
 	$(BIN)/python benchmarks/prepare.py $(ARGS)
+
+continuity: $(READY) vllm ## 200 trajectories of six turns on a real vLLM: are they one sequence of tokens? make continuity [MODEL=smollm2]
+	$(BIN)/python -m benchmarks.continuity --model $(or $(MODEL),tiny) $(ARGS)
 
 faults: $(READY) ## 200 runs of prepare and 100 of collect killed at random moments, full disks
 	GYMDATA_KILLS=200 $(BIN)/pytest -q tests/faults/test_interrupted.py $(ARGS)

@@ -156,23 +156,25 @@ def main() -> int:
     args = parser.parse_args()
     with contextlib.nullcontext(args.model_url) if args.model_url else server(args.model) as url:
         bridged = asyncio.run(trajectories(url, "auto", args))
-        rendered = asyncio.run(trajectories(url, "off", args))
-        whole = [checked for checked in bridged.sequences if not checked.faults]
-        scores = asyncio.run(rescored(url, whole))
-    for name, found in (("token ids", bridged), ("messages", rendered)):
-        print(
-            f"prompts of {name}: {found.whole} of {args.trajectories} trajectories of {args.turns} turns whole "
-            f"({found.whole / args.trajectories:.1%}), {sum(found.broken.values())} of {found.turns} turns broken, "
-            f"{found.sampled:,} tokens in {found.seconds:.1f} s"
-        )
-        for reason, times in found.unbridged.items():
-            print(f"  {times} turns not bridged: {reason}")
-    for name, (count, largest, mean) in zip(("free", "forced by a grammar"), scores, strict=True):
-        print(
-            f"log probabilities of {count:,} tokens, {name}, against the whole sequence: at most {largest:.1e} apart, {mean:.1e} on average"
-        )
+        _show("token ids", bridged, args)
+        scores = asyncio.run(rescored(url, [checked for checked in bridged.sequences if not checked.faults]))
+        for name, (count, largest, mean) in zip(("free", "forced by a grammar"), scores, strict=True):
+            text = f"log probabilities of {count:,} tokens, {name}, against the whole sequence"
+            print(f"{text}: at most {largest:.1e} apart, {mean:.1e} on average", flush=True)
+        _show("messages", asyncio.run(trajectories(url, "off", args)), args)
     # Under a grammar vLLM tells the log probabilities among the tokens that it allows.
     return 0 if bridged.whole == args.trajectories and scores[0][1] <= args.tolerance else 1
+
+
+def _show(name: str, found: Found, args: argparse.Namespace) -> None:
+    print(
+        f"prompts of {name}: {found.whole} of {args.trajectories} trajectories of {args.turns} turns whole "
+        f"({found.whole / args.trajectories:.1%}), {sum(found.broken.values())} of {found.turns} turns broken, "
+        f"{found.sampled:,} tokens in {found.seconds:.1f} s",
+        flush=True,
+    )
+    for reason, times in found.unbridged.items():
+        print(f"  {times} turns not bridged: {reason}", flush=True)
 
 
 if __name__ == "__main__":

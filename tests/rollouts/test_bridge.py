@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gymdata.rollouts.bridge import Bridge, Prompt, Refused, Server, Unbridgeable, of_items
 from tests.servers.templated import CannotRender, control, decode, encode, render, spell
@@ -251,6 +253,57 @@ def test_two_results_follow_two_calls_in_order() -> None:
     made = bridged(items, server("qwen2_5", TOOLS), ["<|im_end|>"])
     assert isinstance(made, Prompt)
     assert decode(made.ids[made.prefix :]).index("the result") < decode(made.ids[made.prefix :]).index("another result")
+
+
+WORDS = st.text("abcdeh nrtil.,:{}\"'\n", min_size=1, max_size=24).map(lambda text: f"a{text}z")
+STEPS = st.lists(st.tuples(WORDS, WORDS, st.sampled_from(["ended", "cut", "called"])), min_size=1, max_size=4)
+ENDS = {
+    "qwen2_5": "<|im_end|>",
+    "llama3_1": "<|eot_id|>",
+    "mistral": "</s>",
+    "gemma": "<end_of_turn>",
+    "phi": "<|end|>",
+    "glm": "<|user|>",
+}
+CALLED = {"qwen2_5": "\n" + HERMES, "llama3_1": LLAMA, "mistral": MISTRAL}
+
+
+@pytest.mark.parametrize("template", ENDS)
+@settings(max_examples=40, deadline=None)
+@given(steps=STEPS)
+def test_ids_say_what_the_template_says_of_the_same_conversation(template: str, steps: list[tuple[str, str, str]]) -> None:
+    """Whatever was said, cut short or called: the text of the ids is the template's, where this strips and moves nothing."""
+    bridge, to = Bridge(), server(template)
+    bridge.ends.add(control(ENDS[template]))
+    items: list[dict[str, Any]] = [asked("what is it?")]
+    told: list[dict[str, Any]] = [{"role": "user", "content": "what is it?"}]
+    ids = render(template, told, True, tools=None)
+    gap = " " if template == "mistral" else ""  # which this template puts before what is said
+    for text, answer, kind in steps:
+        if kind == "called" and template in CALLED:
+            item, sampled, after = called(), CALLED[template] + ENDS[template], {**RESULT, "output": answer}
+            call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"one": 1}'}}
+            told += [
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "c", "content": answer},
+            ]
+        else:
+            item = said(text, status="incomplete") if kind == "cut" else said(text)
+            sampled, after = gap + text + ("" if kind == "cut" else ENDS[template]), asked(answer)
+            told += [{"role": "assistant", "content": text}, {"role": "user", "content": answer}]
+        if template == "qwen2_5" and kind == "called":
+            ids = ids[:-1]  # it begins a turn of nothing but calls without the line feed that ended the prompt
+        spelled = spell(sampled)
+        three = {"prompt_token_ids": ids, "generation_token_ids": spelled, "generation_log_probs": [-1.0] * len(spelled)}
+        items += [{**item, **three}, after]
+        if template == "qwen2_5" and kind == "called":
+            bridge._agreed[to.template] = True
+        conversation = of_items({"input": items}, "tags")
+        assert conversation
+        made = asyncio.run(bridge.prompt(conversation, to))
+        assert isinstance(made, Prompt), made
+        ids = made.ids
+        assert decode(ids) == decode(render(template, told, True, tools=None))
 
 
 def test_without_ids_there_is_nothing_to_bridge() -> None:

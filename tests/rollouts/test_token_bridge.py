@@ -263,6 +263,23 @@ def test_ids_on_a_chat_message_become_those_of_its_last_item_and_back() -> None:
     assert {key: from_chat(reply).items[-1][key] for key in TOKEN_IDS} == IDS
 
 
+@pytest.mark.parametrize(
+    ("finish", "stop", "end"),
+    [
+        ("stop", None, 6),
+        ("stop", 6, 6),
+        ("tool_calls", 6, 6),  # a second end of the model's, which the server names
+        ("tool_calls", None, None),  # said of calls that were cut short, too
+        ("stop", "END", None),  # a text of the request's, whose last token may be any
+        ("length", None, None),
+    ],
+)
+def test_with_which_token_a_reply_ended_is_learnt_from_the_server(finish: str, stop: int | str | None, end: int | None) -> None:
+    choice = {"message": {"content": "It."}, "finish_reason": finish, "stop_reason": stop, "token_ids": [5, 6]}
+    choice["logprobs"] = {"content": [{"token": "x", "logprob": -0.5}] * 2}
+    assert from_chat(json.dumps({"choices": [choice], "prompt_token_ids": [1]}).encode()).end == end
+
+
 def test_some_of_the_ids_without_the_others_are_refused() -> None:
     item = {"type": "message", "role": "assistant", "content": "It.", **{key: IDS[key] for key in TOKEN_IDS[:2]}}
     with pytest.raises(Inexpressible, match=r"input\[0\]"):
