@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from gymdata.environments.model import Environment
+    from gymdata.rollouts.gym import Remote
     from gymdata.rollouts.policy import Settings
     from gymdata.rollouts.run import Progress, Run
 
@@ -52,7 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="replaces a key of every row's responses_create_params; repeatable",
     )
     how.add_argument("--extra-body", default="{}", metavar="JSON", help='more keys of every request, such as {"top_k": 20}')
-    how.add_argument("--seed", type=int, default=0, metavar="N", help="what the seeds of the rollouts are made from (default: 0)")
+    how.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="what the seeds of the rollouts are made from (default: 0; to --agent-url none are sent)",
+    )
     how.add_argument("--no-seed", action="store_true", help="send no seeds")
     how.add_argument("--no-token-ids", action="store_true", help="do not ask for token ids and log probabilities")
     how.add_argument(
@@ -65,6 +71,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--max-steps", type=int, default=32, metavar="N", help="replies of the model in one rollout (default: 32)")
     server.add_argument(
         "--model-url", action="append", metavar="URL", help=f"an OpenAI-compatible server; repeatable (default: {DEFAULT_URL})"
+    )
+    server.add_argument(
+        "--agent-url",
+        action="append",
+        metavar="URL",
+        help="a NeMo Gym agent, whose /run makes and scores the rollouts; repeatable",
+    )
+    server.add_argument(
+        "--resources-url",
+        action="append",
+        metavar="URL",
+        help="a NeMo Gym resources server, which has the tools and scores what our model says; repeatable",
+    )
+    server.add_argument(
+        "--head-url",
+        metavar="URL",
+        help="NeMo Gym's head server, which says where the rows' agents are (with --model-url: their resources servers)",
     )
     server.add_argument("--model", metavar="NAME", help="which of the server's models (default: its only one)")
     server.add_argument(
@@ -163,7 +186,8 @@ def _run(args: argparse.Namespace) -> Run:
     from gymdata.rollouts.policy import Settings
     from gymdata.rollouts.run import Run
 
-    rows, agents, environments = _rows(args)
+    remote = _remote(args)
+    rows, agents, environments = _rows(args, needed=remote is None)
     name = "-".join(dict.fromkeys(Path(target).name.split(".")[0] for target in args.targets))
     output = args.output or Path("rollouts", f"{name}.jsonl")
     if output.suffix != ".jsonl":
@@ -190,17 +214,39 @@ def _run(args: argparse.Namespace) -> Run:
             extra_body=_object("--extra-body", args.extra_body),
         ),
         judge=judge_settings(args),
-        options=Options(args.num_repeats, args.limit, overrides, None if args.no_seed else args.seed),
+        options=Options(args.num_repeats, args.limit, overrides, _seed(args, remote)),
         agents=agents,
         new_run=args.new_run,
+        remote=remote,
         max_steps=args.max_steps,
         max_attempts=args.max_attempts,
         workers=args.workers,
     )
 
 
-def _rows(args: argparse.Namespace) -> tuple[list[Path], dict[Path, str], list[Environment]]:
-    """The files of rows, what runs the rows of each that do not say it, and the environments that score them."""
+def _remote(args: argparse.Namespace) -> Remote | None:
+    """NeMo Gym's servers that were asked for."""
+    from gymdata.rollouts.gym import Remote
+
+    given = [name for name in ("agent_url", "resources_url", "head_url") if getattr(args, name)]
+    if len(given) > 1:
+        options = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UsageError(f"{options} do not go together", "give the one that is to be asked")
+    if args.agent_url and args.model_url:
+        raise UsageError("--agent-url and --model-url do not go together: an agent has a model of its own", "leave one out")
+    resources = args.resources_url or (args.head_url and args.model_url)
+    urls = tuple(args.agent_url or args.resources_url or ())
+    return Remote("resources" if resources else "agent", urls, args.head_url, seeds=args.seed is not None) if given else None
+
+
+def _seed(args: argparse.Namespace, remote: Remote | None) -> int | None:
+    if args.no_seed or (args.seed is None and remote is not None and remote.role == "agent"):
+        return None
+    return args.seed or 0
+
+
+def _rows(args: argparse.Namespace, *, needed: bool) -> tuple[list[Path], dict[Path, str], list[Environment]]:
+    """The files of rows, what runs the rows of each that do not say it, and the environments that score them, if they are `needed`."""
     from gymdata.environments.registry import load
 
     environments = [load(name, (), args.config) for name in args.env]
@@ -229,7 +275,7 @@ def _rows(args: argparse.Namespace) -> tuple[list[Path], dict[Path, str], list[E
         for dataset in datasets:
             paths.append(dataset.path)
             agents[dataset.path] = environment.agent_of(dataset)
-    if not environments:
+    if not environments and needed and not all(map(_names_urls, paths)):
         raise UsageError(
             "what scores these rows?", "--env ENV names the environment that they were made for; several for a mixed file"
         )
@@ -240,6 +286,19 @@ def _rows(args: argparse.Namespace) -> tuple[list[Path], dict[Path, str], list[E
     if len(named) == 1:
         agents |= dict.fromkeys(paths, named[0])
     return paths, agents, environments
+
+
+def _names_urls(path: Path) -> bool:
+    """Whether the first row of a file names an agent by its URL: then no environment need be known to begin with."""
+    from gymdata.rows.lines import open_stream
+
+    with open_stream(path) as stream:
+        try:
+            reference = json.loads(stream.readline()).get("agent_ref")
+        except (ValueError, AttributeError):
+            return False
+    name = reference.get("name") if isinstance(reference, dict) else reference
+    return isinstance(name, str) and name.startswith(("http://", "https://"))
 
 
 def _param(text: str) -> tuple[str, Any]:

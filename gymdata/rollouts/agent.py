@@ -26,7 +26,7 @@ import asyncio
 import inspect
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 from uuid import uuid4
@@ -43,6 +43,8 @@ ENTRY_POINTS = "gymdata.tools"
 Tools = Mapping[str, Callable[..., Any]]
 MakeTools = Callable[[Mapping[str, Any]], Tools]
 """From a task row to the tools of one rollout."""
+Call = Callable[[str, str], Awaitable[str]]
+"""From a tool's name and the JSON text of its arguments to what it says."""
 StopReason = Literal["completed", "max_output_tokens", "content_filter", "context_length", "max_steps"]
 
 REASONS: Mapping[str, StopReason] = {
@@ -85,13 +87,15 @@ async def run(
     params: Mapping[str, Any],
     make_tools: MakeTools | None = None,
     *,
+    call: Call | None = None,
     seed: int | None = None,
     max_steps: int = 32,
     tool_seconds: float = 60.0,
 ) -> Trajectory | Overflow:
     """One rollout of a row. `params` are its request; `max_steps` limits the replies of the model, `tool_seconds` each call.
 
-    Without `make_tools` it ends after the first reply, calls or not. Each reply gets a seed of its own, counted up from `seed`.
+    `call`, if given, answers in place of the tools that `make_tools` makes, and what it raises ends the rollout. Without either it
+    ends after the first reply, calls or not. Each reply gets a seed of its own, counted up from `seed`.
     A context that is full ends it: with what was said so far, or as an Overflow if nothing was.
     """
     tools = make_tools(row) if make_tools else {}
@@ -121,14 +125,14 @@ async def run(
         if turn.stopped != "stop":
             reason = REASONS[turn.stopped]
             break
-        if not calls or not make_tools:
+        if not calls or not (make_tools or call):
             break
-        if step == max_steps - 1:
+        for item in calls:
+            asked = item["name"], item["arguments"]
+            said = await (call(*asked) if call else answer(tools, *asked, tool_seconds))
+            output.append({"type": "function_call_output", "call_id": item["call_id"], "output": said})
+        if step == max_steps - 1:  # with the last calls carried out, as NeMo Gym's agent does
             reason = "max_steps"
-            break
-        for call in calls:
-            said = await answer(tools, call["name"], call["arguments"], tool_seconds)
-            output.append({"type": "function_call_output", "call_id": call["call_id"], "output": said})
     return Trajectory(response(params, output, usage, reason, started), reason, step + 1, unbridged)
 
 

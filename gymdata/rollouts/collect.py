@@ -11,9 +11,9 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -21,6 +21,7 @@ from gymdata import __version__
 from gymdata.errors import ExternalError, UsageError
 from gymdata.rollouts import agent
 from gymdata.rollouts.files import agree, failures_of
+from gymdata.rollouts.gym import URL, Agent, Gym, GymFailed, Remote, Session, added, with_seed
 from gymdata.rollouts.journal import Journal, Key, Keys, records
 from gymdata.rollouts.judge import Judge, JudgeFailed, judge_settings, score
 from gymdata.rollouts.overflow import Overflow
@@ -28,7 +29,7 @@ from gymdata.rollouts.plan import Plan, Task, Who
 from gymdata.rollouts.policy import Policy, RequestFailed, Settings, Trajectory, connections
 from gymdata.rollouts.run import Progress, Run, Scoring, scoring
 from gymdata.rollouts.tokens import TOKEN_IDS
-from gymdata.verifiers import Verdict, Verifier
+from gymdata.verifiers import Verdict
 from gymdata.verifiers.isolation import Workers
 
 BREAKER = 50
@@ -36,7 +37,6 @@ BREAKER = 50
 UNSCORED = 1024
 """Rollouts that may wait to be scored before servers get no more."""
 
-FailureClass = Literal["context_overflow", "request_failed", "verifier_failed", "judge_failed"]
 TERMINAL: frozenset[str] = frozenset({"context_overflow"})
 """Failures that another try would meet again."""
 
@@ -48,22 +48,27 @@ def collect(run: Run, on_start: Callable[[Progress], None] = lambda progress: No
     a second one or SIGTERM does not; either way what was finished is on the disk. Raises GymdataError.
     """
     plan = Plan(run.rows, run.options, run.agents)
+    remote, elsewhere = _elsewhere(run.remote, plan.who)
     try:
-        found = scoring(run.environments, plan.who)
+        found = scoring(run.environments, set(plan.who) - elsewhere)
         judge = judge_settings([one.verifier for one in found.values()], run.judge, run.settings)
-        return asyncio.run(_Collector(run, plan, found, judge).collect(on_start))
+        return asyncio.run(_Collector(run, plan, found, judge, remote, elsewhere).collect(on_start))
     finally:
         plan.close()
 
 
 class _Collector:
-    def __init__(self, run: Run, plan: Plan, scoring: Mapping[Who, Scoring], judge: Settings | None) -> None:
-        self._run, self._plan, self._scoring = run, plan, scoring
-        self._settings, self._judge = run.settings, None
+    def __init__(
+        self, run: Run, plan: Plan, scoring: Mapping[Who, Scoring], judge: Settings | None, remote: Remote, elsewhere: Set[Who]
+    ) -> None:
+        """`elsewhere` are those of whose rows the servers of `remote` make the rollouts, or score them."""
+        self._run, self._plan, self._scoring, self._elsewhere = run, plan, scoring, elsewhere
+        settings, self._judge = run.settings, None
         if judge:  # two clients share the connections that this process may have
             self._judge = Judge(judge, None if run.options.seed is None else 0)
-            most = min(run.settings.most, max(1, connections() - self._judge.policy.settings.most))
-            self._settings = replace(run.settings, most=most)
+            settings = replace(settings, most=min(settings.most, max(1, connections() - self._judge.policy.settings.most)))
+        self._policy = Policy(settings) if scoring or remote.role == "resources" else None
+        self._gym = Gym(remote, elsewhere, run.settings) if elsewhere else None
         self._failing = 0  # failures since the last success
         self._held: list[dict[str, Any]] = []
         self._unscored = asyncio.Semaphore(UNSCORED)
@@ -71,8 +76,15 @@ class _Collector:
 
     async def collect(self, on_start: Callable[[Progress], None]) -> Progress:
         run, progress = self._run, self.progress
-        async with Policy(self._settings) as self._policy, self._judge or contextlib.nullcontext():
-            progress.model, progress.servers = self._policy.model, self._policy.endpoints.all
+        async with contextlib.AsyncExitStack() as stack:
+            if self._gym:
+                await stack.enter_async_context(self._gym)
+                progress.model, progress.servers = "NeMo Gym's agents", self._gym.servers
+            if self._policy:
+                await stack.enter_async_context(self._policy)
+                progress.model, progress.servers = self._policy.model, [*self._policy.endpoints.all, *progress.servers]
+            if self._judge:
+                await stack.enter_async_context(self._judge)
             if run.new_run:
                 await self._start_anew()
             agree(run.files.manifest, self._manifest())
@@ -87,7 +99,8 @@ class _Collector:
                 async with Workers(run.workers, seconds=run.verify_seconds) as self._workers:
                     await self._all(todo)
         progress.seconds = time.monotonic() - progress.started
-        progress.notes += [f"the server does not take {key!r}: it was left out" for key in sorted(self._policy.dropped)]
+        dropped = sorted(self._policy.dropped) if self._policy else ()
+        progress.notes += [f"the server does not take {key!r}: it was left out" for key in dropped]
         if self._judge:
             progress.notes += [
                 f"the judge's server does not take {key!r}: it was left out" for key in sorted(self._judge.policy.dropped)
@@ -119,10 +132,13 @@ class _Collector:
         }
         parameters = {"max_steps": run.max_steps, "extra_body": dict(run.settings.extra_body)}
         wanted = self._plan.manifest()
+        made_by = {"model": self._policy.manifest()} if self._policy else {}
+        if self._gym:
+            made_by["servers"] = self._gym.manifest()
         return {
             **wanted,
             "parameters": {**wanted["parameters"], **parameters},
-            "model": self._policy.manifest(),
+            **made_by,
             "verifiers": verifiers,
             **({"judge": self._judge.policy.manifest()} if self._judge else {}),
             "gymdata": __version__,
@@ -185,7 +201,7 @@ class _Collector:
 
         async def dispatch() -> None:
             for task, rollout in todo:
-                place = await self._policy.begin(int.from_bytes(task.key[8:], "big"))
+                place = await self._begin(task)
                 one = asyncio.create_task(self._one(task, rollout, place))
                 idle.clear()
                 running.add(one)
@@ -211,59 +227,128 @@ class _Collector:
                 one.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
-    async def _one(self, task: Task, rollout: int, place: Trajectory) -> None:
+    async def _begin(self, task: Task) -> Trajectory | Agent:
+        """Room for one rollout of a task, where it is to be made; waits for it."""
+        wish = int.from_bytes(task.key[8:], "big")
+        if self._gym and self._gym.remote.role == "agent" and task.who in self._elsewhere:
+            return await self._gym.begin(task.who, wish)
+        assert self._policy is not None
+        return await self._policy.begin(wish)
+
+    async def _one(self, task: Task, rollout: int, place: Trajectory | Agent) -> None:
         """One rollout: asked for, scored, written."""
-        scoring, progress = self._scoring[task.who], self.progress
+        progress = self.progress
         row = {key: msgspec.json.decode(value) for key, value in task.row.items()} | {"responses_create_params": task.params}
         seed = self._plan.seed_of(task, rollout)
+        session: Session | None = None
         progress.in_flight += 1
         try:
             async with place:
                 try:
-                    said = await agent.run(place, row, task.params, scoring.make_tools, seed=seed, max_steps=self._run.max_steps)
-                except RequestFailed as error:
+                    if isinstance(place, Agent):
+                        said = await place.run(self._sent(task, rollout, row, seed), self._name_of(task, rollout))
+                    elif self._gym and task.who in self._elsewhere:
+                        session = await self._gym.seed(task.who, self._sent(task, rollout, row), rollout)
+                        said = await agent.run(
+                            place, row, task.params, call=session.call, seed=seed, max_steps=self._run.max_steps
+                        )
+                    else:
+                        make_tools = self._scoring[task.who].make_tools
+                        said = await agent.run(place, row, task.params, make_tools, seed=seed, max_steps=self._run.max_steps)
+                except (RequestFailed, GymFailed) as error:
                     said = error
                 await (
                     self._unscored.acquire()
                 )  # with the place still held: a slow verifier slows the run, it does not fill the memory
             try:
-                if isinstance(said, agent.Trajectory):
-                    await self._score(task, rollout, seed, row, scoring.verifier, said)
-                elif isinstance(said, Overflow):
-                    await self._fail(task, rollout, "context_overflow", said.kind, said.message)
-                else:
-                    await self._fail(
-                        task, rollout, "request_failed", said.kind, said.message, _ng_failure_http_status=said.status
-                    )
+                match said:
+                    case agent.Trajectory():
+                        await self._score(task, rollout, seed, row, said, session)
+                    case Overflow():
+                        await self._fail(task, rollout, "context_overflow", said.kind, said.message)
+                    case RequestFailed():
+                        failed = {"_ng_failure_http_status": said.status}
+                        await self._fail(task, rollout, "request_failed", said.kind, said.message, **failed)
+                    case GymFailed():
+                        failed = {"_ng_failure_http_status": said.status}
+                        await self._fail(task, rollout, said.failure, said.kind, said.message, **failed)
+                    case reply:
+                        extras = added(reply, self._sent(task, rollout, row, seed))
+                        made = agent.Trajectory(reply["response"], "completed", 1)
+                        await self._keep(task, rollout, made, reply["response"], float(reply["reward"]), extras)
             finally:
                 self._unscored.release()
         finally:
+            counts = [source.counts for source in (self._policy, self._gym) if source]
             progress.in_flight -= 1
-            progress.retries = self._policy.counts.retries + (self._judge.policy.counts.retries if self._judge else 0)
-            progress.output_tokens = self._policy.counts.output_tokens
+            counts = [source.counts for source in (self._policy, self._gym) if source]
+            progress.in_flight -= 1
+            progress.output_tokens = sum(count.output_tokens for count in counts)
+            progress.retries = sum(count.retries for count in counts) + (self._judge.policy.counts.retries if self._judge else 0)
+
+    def _sent(self, task: Task, rollout: int, row: Mapping[str, Any], seed: int | None = None) -> dict[str, Any]:
+        """A row as NeMo Gym's servers take it."""
+        stamps = _stamps(task, rollout)
+        sent = {
+            **row,
+            **{key: msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value for key, value in stamps.items()},
+        }
+        if URL.fullmatch(task.who[0] or ""):
+            del sent["agent_ref"]
+        if attempt := self._attempts[task.index, rollout]:
+            sent["_ng_attempt_index"] = attempt
+        if seed is not None and self._gym and self._gym.remote.seeds:
+            sent["responses_create_params"] = with_seed(task.params, seed)
+        return sent
+
+    def _name_of(self, task: Task, rollout: int) -> str:
+        """The same whenever this try of a rollout is asked for, also by another process."""
+        return f"{task.key.hex()}:{task.index}:{rollout}:{self._attempts[task.index, rollout]}:{self._plan.options.seed}"
 
     async def _score(
-        self, task: Task, rollout: int, seed: int | None, row: dict[str, Any], verifier: Verifier, said: agent.Trajectory
+        self, task: Task, rollout: int, seed: int | None, row: dict[str, Any], said: agent.Trajectory, session: Session | None
     ) -> None:
+        assert self._policy is not None
         response = {**said.response, "model": self._policy.model}
         if seed is not None:
             response["metadata"] = {**(response["metadata"] or {}), "seed": str(seed)}
         bare = [{key: value for key, value in item.items() if key not in TOKEN_IDS} for item in response["output"]]
-        verdict = await score(self._workers, self._judge, verifier, row, {**response, "output": bare})
-        if isinstance(verdict, JudgeFailed):
+        bare = {**response, "output": bare}
+        try:
+            verdict = await (
+                session.verify(bare)
+                if session
+                else score(self._workers, self._judge, self._scoring[task.who].verifier, row, bare)
+            )
+        except GymFailed as error:
+            failed = {"_ng_failure_http_status": error.status, "response": response}
+            await self._fail(task, rollout, error.failure, error.kind, error.message, **failed)
+            return
+        if isinstance(verdict, Verdict):
+            extras = {**verdict.extras, "stop_reason": said.stop_reason}
+            await self._keep(task, rollout, said, response, verdict.reward, extras)
+        elif isinstance(verdict, JudgeFailed):
             more = {"judge_evaluations": verdict.evaluations} if verdict.evaluations else {}
             await self._fail(task, rollout, "judge_failed", verdict.kind, verdict.message, response=response, **more)
-            return
-        if not isinstance(verdict, Verdict):
+        else:
             await self._fail(task, rollout, "verifier_failed", verdict.kind, verdict.message, response=response)
-            return
+
+    async def _keep(
+        self,
+        task: Task,
+        rollout: int,
+        said: agent.Trajectory,
+        response: Mapping[str, Any],
+        reward: float,
+        extras: Mapping[str, Any],
+    ) -> None:
+        """Write a rollout that has its reward, and the failures that were held back."""
         record = {
             **task.row,
-            **verdict.extras,
+            **extras,
             "responses_create_params": task.params,
             "response": response,
-            "reward": verdict.reward,
-            "stop_reason": said.stop_reason,
+            "reward": reward,
             **_stamps(task, rollout),
         }
         if faults := agent.token_faults(record, said):
@@ -271,11 +356,11 @@ class _Collector:
             self.progress.discontinuous += 1
         if await self._journal.append(record):
             self.progress.done += 1
-            self.progress.rewards.add(verdict.reward)
+            self.progress.rewards.add(reward)
         self._failing = 0
         await self._write_failures()
 
-    async def _fail(self, task: Task, rollout: int, failure: FailureClass, kind: str, message: str, **more: Any) -> None:
+    async def _fail(self, task: Task, rollout: int, failure: str, kind: str, message: str, **more: Any) -> None:
         """Keep a failure, which is written with the next rollout that succeeds: a run in which all fail is not the rollouts' fault."""
         key = (task.index, rollout)
         self._attempts[key] += 1
@@ -312,13 +397,20 @@ _decode_failure = msgspec.json.Decoder(_Failure).decode
 
 
 def _stamps(task: Task, rollout: int) -> dict[str, Any]:
-    """The keys by which a rollout is known; the agent as the row names it, if it does."""
+    """The keys by which a rollout is known; the agent, as an object, as the row names it if it does."""
     stamps: dict[str, Any] = {"_ng_task_index": task.index, "_ng_rollout_index": rollout}
-    if "agent_ref" in task.row:
+    if bytes(task.row.get("agent_ref", b""))[:1] == b"{":
         stamps["agent_ref"] = task.row["agent_ref"]
     elif task.who[0]:
         stamps["agent_ref"] = {"type": "responses_api_agents", "name": task.who[0]}
     return stamps
+
+
+def _elsewhere(remote: Remote | None, who: Iterable[Who]) -> tuple[Remote, set[Who]]:
+    """NeMo Gym's servers, and whose rows are for them: all, or those whose agent is a URL."""
+    if remote is not None:
+        return remote, set(who)
+    return Remote("agent"), {one for one in who if URL.fullmatch(one[0] or "")}
 
 
 @contextlib.contextmanager

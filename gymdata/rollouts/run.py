@@ -12,6 +12,7 @@ from gymdata.environments.model import Environment
 from gymdata.rollouts import agent
 from gymdata.rollouts.endpoints import Endpoint
 from gymdata.rollouts.files import RunFiles
+from gymdata.rollouts.gym import Remote
 from gymdata.rollouts.journal import Rewards
 from gymdata.rollouts.plan import Options, Who
 from gymdata.rollouts.policy import Settings
@@ -23,6 +24,8 @@ class Run:
     """What to collect. `agents` says, by file, what runs the rows that do not name it; `max_attempts` how often a rollout is tried over all runs.
 
     `judge` is how the judge is reached that verifiers may ask; None where it is the model itself.
+    With `remote`, NeMo Gym's servers make the rollouts, or score them in place of the environments. Without it they make those whose
+    agent is a URL.
     """
 
     rows: tuple[Path, ...]
@@ -33,6 +36,7 @@ class Run:
     options: Options = field(default_factory=Options)
     agents: Mapping[Path, str] = field(default_factory=dict)
     new_run: bool = False
+    remote: Remote | None = None
     max_steps: int = 32
     max_attempts: int = 3
     workers: int = 0

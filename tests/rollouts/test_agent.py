@@ -133,7 +133,7 @@ def test_without_functions_a_call_ends_the_rollout():
 
 def test_steps_are_limited():
     trajectory = run(Scripted(*[calls(("get_counter_value", "{}"))] * 3), "example_session_state_mgmt", max_steps=3)
-    assert (trajectory.stop_reason, trajectory.steps, len(outputs(trajectory))) == ("max_steps", 3, 2)
+    assert (trajectory.stop_reason, trajectory.steps, len(outputs(trajectory))) == ("max_steps", 3, 3)
 
 
 def test_an_answer_that_was_cut_ends_the_rollout():
