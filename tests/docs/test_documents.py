@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from gymdata.cli import main as cli
+from tests.export.cases import rollout, save
+from tests.rollouts.test_foreign import ANSWER, RESULT
 from tests.servers.fixtures import OWNER
 from tests.servers.gitlab import GitLab
 from tests.servers.hub import Hub
@@ -105,7 +107,23 @@ def for_the_hub(folder: Path, hub: Hub) -> dict[str, str]:
     return {"HF_TOKEN": OWNER, "MLFLOW_TRACKING_URI": gitlab.uri, "MLFLOW_TRACKING_TOKEN": "glpat-docs"}
 
 
-SETTINGS: dict[str, Callable[[Path, Hub], dict[str, str]]] = {"README.md": for_the_readme, "docs/hub.md": for_the_hub}
+def for_exports(folder: Path, hub: Hub) -> dict[str, str]:
+    rows = [rollout(task, index, float((task + index) % 4 == 0)) for task in range(5) for index in range(4)]
+    rows[3] |= {"mask_sample": True}
+    (folder / "rollouts").mkdir()
+    save(folder / "rollouts" / "math.jsonl", *rows)
+    save(folder / "train.jsonl", *({key: row[key] for key in ("responses_create_params", "agent_ref")} for row in rows))
+    (folder / "results.jsonl").write_text(json.dumps(RESULT) + "\n")
+    for seed in range(2):
+        (folder / f"output-rs{seed}.jsonl").write_text(json.dumps(ANSWER) + "\n")
+    return {}
+
+
+SETTINGS: dict[str, Callable[[Path, Hub], dict[str, str]]] = {
+    "README.md": for_the_readme,
+    "docs/export.md": for_exports,
+    "docs/hub.md": for_the_hub,
+}
 """Documents whose examples are run, and what makes the folder in which they are."""
 
 

@@ -12,6 +12,7 @@ import pytest
 from gymdata.cli.main import main
 from gymdata.errors import DataError, GymdataError, UsageError
 from gymdata.export.export import export
+from gymdata.export.options import Options
 from gymdata.rollouts.facts import read as read_facts
 from gymdata.rollouts.foreign.read import READERS, Imported, import_rollouts
 from gymdata.rollouts.foreign.record import Settings
@@ -297,9 +298,11 @@ GYM = os.environ.get("GYMDATA_GYM_PYTHON", "")
 SHIPPED = sorted(Path(GYM).parents[1].glob("lib/python*/site-packages/**/data/*example_rollouts*.jsonl")) if GYM else []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHIPPED, reason="GYMDATA_GYM_PYTHON does not name a Python with nemo-gym and its example rollouts")
 def test_the_rollouts_that_nemo_gym_ships_are_read_or_refused_in_words(tmp_path: Path) -> None:
     refused: dict[str, str] = {}
+    selected = 0
     for path in SHIPPED:
         output = tmp_path / "rollouts.jsonl"
         try:
@@ -308,11 +311,18 @@ def test_the_rollouts_that_nemo_gym_ships_are_read_or_refused_in_words(tmp_path:
         except GymdataError as error:
             refused[path.parts[-3]] = str(error)
             continue
-        for to in ("sft", "verl", "trl", "nemo-rl"):
+        assert main(["rollouts", "profile", str(output), "--jobs", "1"]) == 0
+        assert main(["rollouts", "show", str(output), "--limit", "2"]) == 0
+        for to in ("sft", "dpo", "kto", "verl", "trl", "verifiers", "atif", "nemo-rl"):
             try:
-                export([output], to, tmp_path / "out.jsonl")
+                export([output], to, tmp_path / "out.jsonl", Options(agent="any") if to == "nemo-rl" else Options())
             except GymdataError as error:
                 assert "no record is left" in error.message or "no line is a rollout" in error.message, (path, error)
+        asked = ["--profile", str(output), "-o", str(tmp_path / "chosen.jsonl"), "--keep-unmeasured", "--jobs", "1"]
+        if (tmp_path / "out.jsonl").exists():
+            selected += main(["rollouts", "select", str(tmp_path / "out.jsonl"), *asked]) == 0
+            (tmp_path / "out.jsonl").unlink()
     # Tasks without rollouts, placeholders and pointers; of reward profiles and materialized inputs all.
     assert all(f"{name}" and (":1: " in why) for name, why in refused.items())
     assert len(refused) < len(SHIPPED) / 3
+    assert selected > len(SHIPPED) / 2
