@@ -2,6 +2,8 @@
 
 hermes        <tool_call>{"name": …, "arguments": {…}}</tool_call>             Hermes, Qwen 2.5 and 3, SmolLM
 qwen3_coder   <tool_call><function=NAME><parameter=KEY>VALUE</parameter>…      Qwen3-Coder
+glm           <tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…  GLM 4.5 and later
+nemotron      <TOOLCALL>[{"name": …, "arguments": {…}}]</TOOLCALL>             Nemotron, Llama-Nemotron (Nemotron 3: qwen3_coder)
 mistral       [TOOL_CALLS][{"name": …, "arguments": {…}}], or NAME[ARGS]{…}    Mistral, Ministral, Magistral
 llama3_json   {"name": …, "parameters": {…}}, after <|python_tag|> or not      Llama 3.1 and later
 deepseek      <｜tool▁calls▁begin｜>…<｜tool▁calls▁end｜>                          DeepSeek V3, R1, V3.1
@@ -22,12 +24,7 @@ Call = tuple[str, str]
 Tools = Mapping[str, Mapping[str, Any]]
 """By name, the JSON schema of a tool's parameters."""
 
-_HERMES = re.compile(r"<tool_call>\s*(\{.*?\})\s*(?:</tool_call>|\Z)", re.DOTALL)
-_CODER = re.compile(r"(?:<tool_call>\s*)?<function=([^>\n]+)>(.*?)</function>\s*(?:</tool_call>)?", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
 _MISTRAL_ARGS = re.compile(r"\s*([\w.\-]+)(?:\[CALL_ID\]\w+)?(?:\[ARGS\])?\s*(?=\{)")
-_DEEPSEEK = re.compile(r"<｜tool▁calls▁begin｜>(.*?)(?:<｜tool▁calls▁end｜>|\Z)", re.DOTALL)
-_DEEPSEEK_CALL = re.compile(r"<｜tool▁call▁begin｜>(.*?)<｜tool▁sep｜>(.*?)<｜tool▁call▁end｜>", re.DOTALL)
 _FENCE = re.compile(r"([^\n]+)\n```json\n(.*)\n```", re.DOTALL)
 
 
@@ -55,10 +52,9 @@ def parse(text: str, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def _hermes(text: str, tools: Tools) -> tuple[str, list[Call]] | None:
     start = _after_thoughts(text)
-    if "<tool_call>" not in text[start:]:
-        return None
-    calls = [_call(match[1], "arguments") for match in _HERMES.finditer(text, start)]
-    calls += [None] * (text.count("<tool_call>", start) - len(calls))  # begun, but no object came
+    pieces = text[start:].split("<tool_call>")[1:]
+    # The end of the turn may be that of its last call.
+    calls = [_call(_whole(piece.partition("</tool_call>")[0]), "arguments") for piece in pieces]
     return _said(text, "<tool_call>", start, calls)
 
 
@@ -67,22 +63,51 @@ def _coder(text: str, tools: Tools) -> tuple[str, list[Call]] | None:
     if "<function=" not in text[start:]:
         return None
     calls: list[Call | None] = []
-    for match in _CODER.finditer(text, start):
-        schema = tools.get(match[1].strip(), {}).get("properties") or {}
-        given = {key.strip(): _typed(value, schema.get(key.strip())) for key, value in _PARAMETER.findall(match[2])}
-        calls.append((match[1].strip(), json.dumps(given, ensure_ascii=False)))
+    for block in _blocks(text[start:], "<function=", "</function>"):
+        name, _, body = (block or "").partition(">")
+        pairs = [(piece or "").partition(">") for piece in _blocks(body, "<parameter=", "</parameter>")]
+        given = {key: value.removeprefix("\n").removesuffix("\n") for key, _, value in pairs}
+        calls.append(_typed(name.strip(), given, tools) if block else None)
     first = "<tool_call>" if 0 <= text.find("<tool_call>", start) < text.find("<function=", start) else "<function="
     return _said(text, first, start, calls)
 
 
-def _typed(text: str, schema: Any) -> Any:
-    """A parameter that stands as bare text: by its schema text, or the JSON that it is."""
-    kind = schema.get("type") if isinstance(schema, Mapping) else None
-    if kind == "string":
-        return text
+def _glm(text: str, tools: Tools) -> tuple[str, list[Call]] | None:
+    start = _after_thoughts(text)
+    calls: list[Call | None] = []
+    for block in _blocks(text[start:], "<tool_call>", "</tool_call>"):
+        name = (block or "").partition("<arg_key>")[0].strip()
+        keys = [key or "" for key in _blocks(block or "", "<arg_key>", "</arg_key>")]
+        values = [value or "" for value in _blocks(block or "", "<arg_value>", "</arg_value>")]
+        good = name and not set(name) & set('{}<>" \n') and len(keys) == len(values)
+        calls.append(_typed(name, dict(zip(keys, values, strict=True)), tools) if good else None)
+    return _said(text, "<tool_call>", start, calls)
+
+
+def _nemotron(text: str, tools: Tools) -> tuple[str, list[Call]] | None:
+    start = _after_thoughts(text)
+    place = text.find("<TOOLCALL>", start)
+    if place < 0:
+        return None
+    value = _json(text[place + len("<TOOLCALL>") :])
+    return _said(text, "<TOOLCALL>", start, [_call(one, "arguments") for one in (value if isinstance(value, list) else [value])])
+
+
+def _typed(name: str, given: Mapping[str, str], tools: Tools) -> Call:
+    """A call whose parameters stand as bare text: by the tool's schema text, or the JSON that they are."""
+    schemas = tools.get(name, {}).get("properties") or {}
+    typed = {key.strip(): text if _is_string(schemas.get(key.strip())) else _bare(text) for key, text in given.items()}
+    return name, json.dumps(typed, ensure_ascii=False)
+
+
+def _is_string(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and schema.get("type") == "string"
+
+
+def _bare(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {"True": True, "False": False, "None": None}.get(text, text)
 
 
@@ -106,35 +131,43 @@ def _mistral(text: str, tools: Tools) -> tuple[str, list[Call]] | None:
 
 def _llama(text: str, tools: Tools) -> tuple[str, list[Call]] | None:
     said, marked, written = text.partition("<|python_tag|>")
-    written = written if marked else text
-    if not written.lstrip().startswith("{"):
+    written = (written if marked else text).strip()
+    if not written.startswith("{"):
         return None
-    calls: list[Call | None] = []
-    rest = written.strip()
-    while rest:
+    calls: list[Call] = []
+    place = 0
+    while place < len(written):
         try:
-            value, end = _decoder.raw_decode(rest)
+            value, place = _decoder.raw_decode(written, place)
         except (ValueError, RecursionError):
             return None
         call = _call(value, "parameters") or _call(value, "arguments")
         if call is None or call[0] not in tools:  # JSON that is an answer
             return None
         calls.append(call)
-        rest = rest[end:].lstrip("; \n")
-    return (said if marked else "").strip(), [call for call in calls if call]
+        while place < len(written) and written[place] in "; \n":
+            place += 1
+    return (said if marked else "").strip(), calls
 
 
 def _deepseek(text: str, tools: Tools) -> tuple[str, list[Call]] | None:
-    match = _DEEPSEEK.search(text)
-    if match is None:
+    place = text.find("<｜tool▁calls▁begin｜>")
+    if place < 0:
         return None
     calls: list[Call | None] = []
-    for head, body in _DEEPSEEK_CALL.findall(match[1]):
+    for block in _blocks(text[place:], "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"):
+        head, _, body = (block or "").partition("<｜tool▁sep｜>")
         fenced = _FENCE.fullmatch(body.strip()) if head.strip() == "function" else None
         name, arguments = (fenced[1], fenced[2]) if fenced else (head, body)
-        given = _json(arguments)
+        given = _whole(arguments)
         calls.append((name.strip(), json.dumps(given, ensure_ascii=False)) if isinstance(given, dict) else None)
     return _said(text, "<｜tool▁calls▁begin｜>", 0, calls)
+
+
+def _blocks(text: str, begin: str, end: str) -> list[str | None]:
+    """What stands between each `begin` and the `end` after it; None for one that has no end. Linear in the text: models repeat themselves."""
+    pieces = [piece.partition(end) for piece in text.split(begin)[1:]]
+    return [inner if found else None for inner, found, _ in pieces]
 
 
 def _said(text: str, marker: str, start: int, calls: Sequence[Call | None]) -> tuple[str, list[Call]] | None:
@@ -146,12 +179,18 @@ def _said(text: str, marker: str, start: int, calls: Sequence[Call | None]) -> t
 
 
 def _call(value: Any, key: str) -> Call | None:
-    if isinstance(value, str):
-        value = _json(value)
     if not isinstance(value, dict) or not isinstance(value.get("name"), str) or key not in value:
         return None
     arguments = value[key]
     return value["name"], arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
+def _whole(text: str) -> Any:
+    """The JSON value that a text is; None if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _json(text: str) -> Any:
@@ -172,7 +211,9 @@ _decoder = json.JSONDecoder()
 FORMATS: Mapping[str, Callable[[str, Tools], tuple[str, list[Call]] | None]] = {
     "deepseek": _deepseek,
     "mistral": _mistral,
+    "nemotron": _nemotron,
     "qwen3_coder": _coder,
+    "glm": _glm,
     "hermes": _hermes,
     "llama3_json": _llama,
 }

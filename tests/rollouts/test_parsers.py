@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gymdata.rollouts.parsers import FORMATS, parse
 
@@ -15,6 +18,7 @@ ONE = {"city": "Paris", "days": 3}
 JSON = '{"city": "Paris", "days": 3}'
 HERMES = f'<tool_call>\n{{"name": "weather", "arguments": {JSON}}}\n</tool_call>'
 CODER = "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>"
+GLM = "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>"
 DEEPSEEK = "<｜tool▁call▁begin｜>{}<｜tool▁call▁end｜>"
 R1 = DEEPSEEK.format(f"function<｜tool▁sep｜>weather\n```json\n{JSON}\n```")
 V31 = DEEPSEEK.format(f"weather<｜tool▁sep｜>{JSON}")
@@ -35,6 +39,13 @@ def calls(text: str) -> tuple[str | None, list[tuple[str, Any]]]:
         (f"<think>\nI could <tool_call> it.\n</think>\n\n{HERMES}", "<think>\nI could <tool_call> it.\n</think>", 1),
         (CODER, None, 1),
         (f"See.\n{CODER}\n{CODER}", "See.", 2),
+        (GLM, None, 1),
+        (f"See.\n{GLM}\n{GLM}", "See.", 2),
+        (
+            f'See.<TOOLCALL>[{{"name": "weather", "arguments": {JSON}}}, {{"name": "weather", "arguments": {JSON}}}]</TOOLCALL>',
+            "See.",
+            2,
+        ),
         (f'[TOOL_CALLS][{{"name": "weather", "arguments": {JSON}}}]', None, 1),
         (f'See.[TOOL_CALLS] [{{"name": "weather", "arguments": {JSON}}}, {{"name": "weather", "arguments": {JSON}}}]', "See.", 2),
         (f"[TOOL_CALLS]weather[ARGS]{JSON}", None, 1),
@@ -59,6 +70,8 @@ def test_calls_are_read_and_what_was_said_before_them_stays(text: str, said: str
         f"{HERMES}\n<tool_call>\n",
         "<tool_call>\n<function=weather>\n<parameter=city>\nParis",
         "[TOOL_CALLS]",
+        "<TOOLCALL>[weather]</TOOLCALL>",
+        f"{GLM}\n<tool_call>weather\n<arg_key>city",
         "[TOOL_CALLS] I would call the weather.",
         '{"name": "Ada", "parameters": {}}',  # an answer in JSON: there is no such tool
         '{"city": "Paris"}',
@@ -84,6 +97,32 @@ def test_without_parallel_calls_the_first_one_counts() -> None:
 def test_bare_values_take_the_type_that_the_tool_gives_them() -> None:
     text = '<function=weather><parameter=city>\n12\n</parameter><parameter=days>\n12\n</parameter><parameter=deep>\n{"a": true}\n</parameter></function>'
     assert calls(text)[1] == [("weather", {"city": "12", "days": 12, "deep": {"a": True}})]
+
+
+MARKS = [
+    "<tool_call>", "</tool_call>", "<function=", "</function>", "<parameter=", "</parameter>", ">", "[TOOL_CALLS]", "[ARGS]", "<think>", "</think>",
+    "<|python_tag|>", "<TOOLCALL>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "{", "}", '"name"', ":", '"weather"', "weather", "\n",
+    "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", HERMES, CODER, GLM, R1, "1" * 5000, "[" * 2000,
+]  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(MARKS) | st.text(max_size=5), max_size=12).map("".join))
+def test_any_text_can_be_read_and_calls_are_names_and_json(text: str) -> None:
+    message = parse(text, ASKED)
+    assert message["content"] == text or message["tool_calls"]
+    for call in message.get("tool_calls") or ():
+        json.loads(call["function"]["arguments"])
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_model_that_repeats_itself_does_not_stop_the_others(mark: str) -> None:
+    """All requests of a run share one thread: what is read must not take long, however often a mark comes."""
+    text = mark * (400_000 // len(mark))
+    thread = threading.Thread(target=parse, args=(text, ASKED), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
 
 
 def test_every_format_is_documented() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gymdata.cli.main import main
@@ -194,6 +194,7 @@ def test_ids_that_differ_are_shown_as_text_by_a_server_that_knows_them(
     assert main(["rollouts", "check-tokens", str(file), "--model-url", "http://127.0.0.1:9/v1"]) == 3
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.lists(IDS, max_size=6), st.lists(IDS, min_size=1, max_size=6)), min_size=1, max_size=6), st.data())
 def test_whole_sequences_have_no_fault_and_a_changed_id_has_its_place(
     parts: list[tuple[list[int], list[int]]], data: st.DataObject
