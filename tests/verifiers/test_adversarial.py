@@ -15,7 +15,7 @@ pytest.importorskip("xmltodict", reason="xmltodict is not installed: pip install
 from gymdata.verifiers import Verdict
 from gymdata.verifiers.code import Code
 from gymdata.verifiers.instruction_following import InstructionFollowing
-from gymdata.verifiers.isolation import Failure, Workers
+from gymdata.verifiers.isolation import Workers
 from gymdata.verifiers.math import Math
 from gymdata.verifiers.mcqa import Mcqa
 from gymdata.verifiers.responses import message
@@ -123,7 +123,7 @@ def test_no_program_harms_the_machine(tmp_path, monkeypatch):
                 )
 
         for program, outcome in zip(programs, asyncio.run(run()), strict=True):
-            assert not isinstance(outcome, Failure), (program, outcome)
+            assert isinstance(outcome, Verdict), (program, outcome)
             assert outcome.reward == 0, program
             assert outcome.extras["reason"]
         with pytest.raises(BlockingIOError):
