@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     options = Options(
         pick=args.pick,
         min_reward=args.min_reward,
-        truncated=args.keep_truncated,
+        keep_truncated=args.keep_truncated,
         reasoning=args.reasoning,
         tokens=args.tokens,
         threshold=args.threshold,

@@ -32,8 +32,8 @@ class Format:
     plain: bool = False
 
 
-_PICK = ("pick", "min_reward", "truncated")
-_PAIRS = ("min_reward", "truncated", "reasoning", "margin", "max_pairs")
+_PICK = ("pick", "min_reward", "keep_truncated")
+_PAIRS = ("min_reward", "keep_truncated", "reasoning", "margin", "max_pairs")
 
 FORMATS = {
     "sft": Format(sft.records, sft.DROPS, (*_PICK, "reasoning", "tokens")),
@@ -87,9 +87,9 @@ def export(
     for option in fields(Options):
         if getattr(options, option.name) != option.default and option.name not in form.heeds:
             able = ", ".join(name for name, one in FORMATS.items() if option.name in one.heeds)
-            raise UsageError(f"the option {option.name} means nothing to {to}", f"it goes with {able}")
+            raise UsageError(f"--{option.name.replace('_', '-')} means nothing to {to}", f"it goes with {able}")
     with atomic.disk_errors(output):
-        source = read(paths, answered=form.answered or options.tokens, truncated=options.truncated, on_progress=on_progress)
+        source = read(paths, answered=form.answered or options.tokens, truncated=options.keep_truncated, on_progress=on_progress)
         tally = Tally(source.removed, sets_template=source.sets_template)
         count = 0
         with atomic.writing(output) as temporary:

@@ -17,7 +17,7 @@ class Options:
 
     pick: Literal["all", "best"] = "all"
     min_reward: float | None = None
-    truncated: bool = False
+    keep_truncated: bool = False
     reasoning: Reasoning = "tags"
     tokens: bool = False
     threshold: float = 1.0

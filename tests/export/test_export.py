@@ -89,7 +89,7 @@ def test_what_cannot_be_said_is_told_with_its_place(tmp_path: Path) -> None:
 
 def test_cut_off_answers_can_be_kept(tmp_path: Path) -> None:
     cut = rollout() | {"response": {"output": [text("cut")], "status": "incomplete"}}
-    records, _ = exported(tmp_path, "sft", cut, truncated=True)
+    records, _ = exported(tmp_path, "sft", cut, keep_truncated=True)
     assert len(records) == 1
 
 

@@ -129,5 +129,5 @@ def test_nothing_in_a_record_is_an_address_that_the_row_does_not_have(tmp_path: 
 
 
 def test_options_that_mean_nothing_to_a_format_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the option margin means nothing to verl"):
+    with pytest.raises(UsageError, match="--margin means nothing to verl"):
         export([save(tmp_path / "r.jsonl", rollout())], "verl", tmp_path / "o.jsonl", Options(margin=0.5))
