@@ -1,8 +1,8 @@
 """Prompts as token ids: what was seen and sampled so far, and after it what the chat template puts before the next reply.
 
 What the template puts there (the glue: the end of the model's turn, the new messages, the beginning of the next turn) is found
-from the server's own rendering, never assumed. The conversation is rendered twice, with two different words in place of what the
-model said last: what follows the word is equal in both, and is the glue. The words of earlier turns are rendered, too, but not used:
+from the server's own rendering, never assumed. The conversation is rendered with a word that no template knows in place of what
+the model said last: what follows the word is the glue. The words of earlier turns are rendered, too, but not used:
 their ids are those that were sampled.
 
 A template may do what no ids can follow: drop the model's turn or a new message, move or rewrite what it has told before. Each
@@ -15,8 +15,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from array import array
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress, count
+from operator import ne
 from typing import Any, Literal
 
 import xxhash
@@ -135,6 +138,7 @@ class Bridge:
         self._shapes: dict[bytes, _Shape] = {}
         self._agreed: dict[bytes, bool] = {}
         self._texts: dict[int, str] = {}
+        self._words: dict[tuple[bytes, bool], Ids] = {}
 
     async def prompt(self, conversation: Conversation, server: Server) -> Prompt | Unbridgeable:
         """The prompt that begins with the ids of a conversation."""
@@ -168,19 +172,35 @@ class Bridge:
     async def _glue(self, head: _Messages, tail: _Messages, item: Mapping[str, Any], server: Server) -> Ids | Unbridgeable:
         before = [_without_thoughts(message) for message in head[:-1]]
         last = head[-1]
-        one, two = await _both(lambda said: server.render([*before, said, *tail], True), last)
         called = bool(last.get("tool_calls"))
-        if one == two and called:  # a template that knows no calls shows what was said beside them
+        found = await self._find(before, last, tail, server)
+        if found is None and called:  # a template that knows no calls shows what was said beside them
             called = False
-            one, two = await _both(lambda said: server.render([*before, said, *tail], True), {**last, "tool_calls": None})
-        if one == two:
+            found = await self._find(before, {**last, "tool_calls": None}, tail, server)
+        if found is None:
             return Unbridgeable("turn_dropped", "the template leaves out what the model said last")
-        glue = _common_end(one, two)
+        whole, anchor = found
         key = _key(server.template, before, last, tail)
         if key not in self._shapes:
-            _keep(self._shapes, key, await self._learn(before, last, tail, called, one, len(one) - len(glue), server))
+            _keep(self._shapes, key, await self._learn(before, last, tail, called, whole, anchor, server))
         shape = self._shapes[key]
-        return shape.fault or await self._after(item, glue, shape, called, server)
+        return shape.fault or await self._after(item, whole[anchor:], shape, called, server)
+
+    async def _find(self, before: _Messages, last: Mapping[str, Any], tail: _Messages, server: Server) -> tuple[Ids, int] | None:
+        """A rendering with a word in place of what was said last, and where it goes on after it; None if the word is not in it.
+
+        The ids of the word are found by rendering another in its place, once: then it is looked for.
+        """
+        name = (server.template, bool(last.get("tool_calls")))
+        one = await server.render([*before, _with_sentinel(last, _SENTINELS[0]), *tail], True)
+        if name in self._words and (anchor := _end_of(self._words[name], one)) is not None:
+            return one, anchor
+        two = await server.render([*before, _with_sentinel(last, _SENTINELS[1]), *tail], True)
+        if one == two:
+            return None
+        anchor = len(one) - len(_common_end(one, two))
+        _keep(self._words, name, one[_common_start(one, two) : anchor])
+        return one, anchor
 
     async def _learn(
         self, before: _Messages, last: Mapping[str, Any], tail: _Messages, called: bool, whole: Ids, anchor: int, server: Server
@@ -304,8 +324,16 @@ def _key(template: bytes, before: _Messages, last: Mapping[str, Any], tail: _Mes
 
 def _common_start(one: Sequence[int], two: Sequence[int]) -> int:
     """How many ids are equal from the beginning on."""
-    shorter = min(len(one), len(two))
-    return next((place for place in range(shorter) if one[place] != two[place]), shorter)
+    return next(compress(count(), map(ne, one, two)), min(len(one), len(two)))
+
+
+def _end_of(word: Ids, ids: Ids) -> int | None:
+    """Where the last occurrence of some ids among others ends; None if there is none."""
+    wanted, data = array("q", word).tobytes(), array("q", ids).tobytes()
+    place = data.rfind(wanted)
+    while place % 8 and place > 0:  # a match across the borders of ids is none
+        place = data.rfind(wanted, 0, place + len(wanted) - 1)
+    return None if place < 0 else (place + len(wanted)) // 8
 
 
 def _common_end(one: Ids, two: Ids) -> Ids:

@@ -306,5 +306,29 @@ def test_ids_say_what_the_template_says_of_the_same_conversation(template: str, 
         assert decode(ids) == decode(render(template, told, True, tools=None))
 
 
+@pytest.mark.parametrize("item", [said("the thing"), called()])
+def test_what_was_found_of_a_shape_is_remembered_one_rendering_is_left(item: dict[str, Any]) -> None:
+    rendered: list[int] = []
+    to = server("qwen2_5", TOOLS)
+
+    async def render_and_count(messages: Sequence[Mapping[str, Any]], begin: bool) -> list[int]:
+        rendered.append(len(messages))
+        return await to.render(messages, begin)
+
+    counted, bridge = Server(render_and_count, to.text, to.template), Bridge()
+    prompt = decode(render("qwen2_5", [{"role": "user", "content": "what is it?"}], True, tools=TOOLS))
+    made = []
+    for text in ("one thing", "another", "a third"):
+        rendered.clear()
+        conversation = of_items(
+            {"input": [*QUESTION, with_ids(item, prompt, spell(f"{text}<|im_end|>")), RESULT, asked(text)]}, "tags"
+        )
+        assert conversation
+        made.append(asyncio.run(bridge.prompt(conversation, counted)))
+    assert len(rendered) == 1
+    for text, one in zip(("one thing", "another", "a third"), made, strict=True):
+        assert isinstance(one, Prompt) and f"user\n{text}<|im_end|>" in decode(one.ids[one.prefix :])
+
+
 def test_without_ids_there_is_nothing_to_bridge() -> None:
     assert bridged([*QUESTION, said("it"), *AGAIN], server("qwen2_5")) is None
