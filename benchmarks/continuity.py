@@ -31,7 +31,8 @@ from gymdata.rollouts.policy import Policy, Settings, TokenBridge
 from gymdata.rollouts.tokens import Checked, check, check_joined, join
 
 ROOT = Path(__file__).parents[1]
-CALL = r"<tool_call>\n\{\"name\": \"look_up\", \"arguments\": \{\"what\": \"[A-Za-z ,.]{4,60}\"\}\}\n</tool_call>"
+CALL = r"<tool_call>\n\{\"name\": \"look_up\", \"arguments\": \{\"what\": \"[A-Za-z ,.]{4,40}\"\}\}\n</tool_call>"
+CALL_TOKENS = 96
 PARAMETERS = {"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]}
 TOOL = {"type": "function", "name": "look_up", "description": "Looks something up.", "parameters": PARAMETERS, "strict": False}
 QUESTIONS = ("What grows in the garden?", "And what else is there?", "Is that all? Explain.", "Which of these is the best?")
@@ -56,6 +57,7 @@ async def trajectory(policy: Policy, number: int, turns: int, tokens: int, tempe
         for step in range(turns):
             params = {"input": items, "tools": [TOOL], "temperature": temperature, "max_output_tokens": tokens}
             if _forced(step):
+                params["max_output_tokens"] = CALL_TOKENS
                 params["metadata"] = {"extra_body": json.dumps({"structured_outputs": {"regex": CALL}})}
             said = await place.respond(params, number * turns + step)
             if not isinstance(said, Turn):
@@ -149,7 +151,7 @@ def main() -> int:
     parser.add_argument("--model-url", metavar="URL", help="a vLLM that runs, in place of one of our own")
     parser.add_argument("--trajectories", type=int, default=200)
     parser.add_argument("--turns", type=int, default=6)
-    parser.add_argument("--tokens", type=int, default=64, help="at most so many in a reply")
+    parser.add_argument("--tokens", type=int, default=64, help="at most so many in an answer")
     parser.add_argument("--temperature", type=float, default=1.5)
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--tolerance", type=float, default=1e-3, help="of log probabilities (default: 0.001)")

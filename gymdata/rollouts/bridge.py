@@ -209,9 +209,9 @@ class Bridge:
         plain = {"role": "assistant", "content": ""}
         closing = _common_end(*await _both(lambda said: server.render([*before, said], False), plain))
         after_call = _common_end(*await _both(lambda said: server.render([*before, said], False), last)) if called else []
-        if before and (fault := await self._rewrites(before, whole, server)):
-            return _Shape(closing, after_call, fault)
         said = _with_sentinel(last if called else {**last, "tool_calls": None}, _SENTINELS[0])
+        if before and (fault := await self._rewrites(before, said, after_call if called else closing, whole, server)):
+            return _Shape(closing, after_call, fault)
         position = anchor
         for number, message in enumerate(tail):
             other = [*tail[:number], _with_sentinel(message, _SENTINELS[1]), *tail[number + 1 :]]
@@ -224,12 +224,15 @@ class Bridge:
             position = differs
         return _Shape(closing, after_call)
 
-    async def _rewrites(self, before: _Messages, whole: Ids, server: Server) -> Unbridgeable | None:
+    async def _rewrites(
+        self, before: _Messages, said: Mapping[str, Any], ending: Ids, whole: Ids, server: Server
+    ) -> Unbridgeable | None:
         """Whether new messages change how the template renders those before them: tools that move to the last question, and the like."""
         try:
             alone = await server.render(before, False)
-        except Refused:
-            return None  # not every template renders every beginning; what was said is in its place, as has been seen
+        except Refused:  # not every template renders every beginning: then with what was said
+            alone = await server.render([*before, said], False)
+            alone = alone[: len(alone) - len(ending)]
         # Text that goes on where the beginning ended may share a token with its end.
         if _common_start(alone, whole) < len(alone) - 1:
             return Unbridgeable("history_rewritten", "with new messages the template tells earlier ones in another way or place")

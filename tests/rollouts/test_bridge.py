@@ -95,6 +95,7 @@ LLAMA_TOOL = (
         ("deepseek_r1", "<｜end▁of▁sentence｜>", "<｜User｜>and then?<｜Assistant｜><think>\n"),
         ("phi", "<|end|>", "\n<|user|>\nand then?<|end|>\n<|assistant|>\n"),
         ("glm", "<|user|>", "\nand then?<|assistant|>\n"),
+        ("strict", "<|im_end|>", "\n" + CHATML_USER),
     ],
 )  # fmt: skip
 def test_after_a_reply_that_ended_the_template_goes_on(template: str, end: str, glue: str) -> None:
@@ -182,6 +183,7 @@ def test_arguments_of_the_template_are_kept() -> None:
     [
         ("mistral", QUESTION, TOOLS, AGAIN, "history_rewritten"),  # tools move to the last question
         ("mistral", SYSTEM, None, AGAIN, "history_rewritten"),  # the system message does
+        ("strict", SYSTEM, None, AGAIN, "history_rewritten"),
         ("window", QUESTION, None, [*AGAIN, asked("more")], "turn_dropped"),
         ("window", SYSTEM, None, AGAIN, "history_rewritten"),
         ("phi", QUESTION, TOOLS, [RESULT], "message_dropped"),
