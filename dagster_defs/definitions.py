@@ -38,7 +38,7 @@ automatic = [
     products.validation_split,
 ]
 
-after = [rollouts.rollouts, rollouts.reward_profile, rollouts.selected_split]
+after = [rollouts.rollouts, rollouts.rewards, rollouts.reward_profile, rollouts.selected_split]
 
 prepare = dg.define_asset_job(
     "prepare",

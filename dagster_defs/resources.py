@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 if TYPE_CHECKING:
     from gymdata.environments.model import DatasetConfig, Environment
     from gymdata.errors import GymdataError
     from gymdata.prepare import Options, Prepared
     from gymdata.publish.plan import Target
+    from gymdata.rollouts.policy import Settings
     from gymdata.rollouts.run import Run
     from gymdata.sources.huggingface import Fetched
     from gymdata.validation.report import Report
@@ -157,6 +158,9 @@ class Sampling(dg.ConfigurableResource):
     model: str | None = Field(default=None, description="Which of the server's models; its only one by default.")
     api: Literal["chat", "responses"] = "chat"
     api_key_env: str = Field(default="OPENAI_API_KEY", description="Environment variable that holds the key.")
+    judge_urls: list[str] = Field(default=[], description="The judge's servers, where a verifier asks one that is not the model.")
+    judge_model: str | None = Field(default=None, description="Which of the judge's models; its only one by default.")
+    judge_api_key_env: str = Field(default="OPENAI_API_KEY", description="Environment variable that holds the judge's key.")
     num_repeats: int = Field(default=4, ge=1, description="Rollouts of each task.")
     limit: int = Field(default=0, ge=0, description="Only the first tasks; 0 for all.")
     temperature: float | None = None
@@ -171,35 +175,50 @@ class Sampling(dg.ConfigurableResource):
         """Where the rollouts of an environment are."""
         return Path("rollouts", f"{environment.name}.jsonl")
 
+    def rewards(self, environment: Environment) -> Path:
+        """Where the same rollouts are, scored with the verifiers of today."""
+        return Path("rollouts", f"{environment.name}_rewards.jsonl")
+
+    def servers(self) -> Settings | None:
+        """How the model is reached; None where no server is set."""
+        from gymdata.rollouts.policy import Settings
+
+        most, fixed = self.concurrency or 16_384, self.concurrency is not None
+        key, urls = _key(self.api_key_env), tuple(self.model_urls)
+        return Settings(urls, self.model, self.api, key, most, fixed) if urls else None
+
+    def judge(self) -> Settings | None:
+        """How the judge is reached; None where it is the model, or nobody."""
+        from gymdata.rollouts.policy import Settings
+
+        key, urls = _key(self.judge_api_key_env), tuple(self.judge_urls)
+        return Settings(urls, self.judge_model, api_key=key) if urls else None
+
     def run(self, environment: Environment, rows: Path) -> Run:
         """What `gymdata.rollouts.collect` is asked for. Raises UsageError without a server."""
-        from pydantic import SecretStr
-
         from gymdata.errors import UsageError
         from gymdata.rollouts.files import RunFiles
         from gymdata.rollouts.plan import Options
-        from gymdata.rollouts.policy import Settings
         from gymdata.rollouts.run import Run
 
-        if not self.model_urls:
+        settings = self.servers()
+        if settings is None:
             raise UsageError("which model server?", "set `model_urls` of the resource `sampling`")
-        key = os.environ.get(self.api_key_env)
         wanted = {"temperature": self.temperature, "max_output_tokens": self.max_output_tokens}
         return Run(
             rows=(rows,),
             environments=(environment,),
             files=RunFiles(self.output(environment)),
-            settings=Settings(
-                urls=tuple(self.model_urls),
-                model=self.model,
-                api=self.api,
-                api_key=SecretStr(key) if key else None,
-                most=self.concurrency or 16_384,
-                fixed=self.concurrency is not None,
-            ),
+            settings=settings,
+            judge=self.judge(),
             options=Options(self.num_repeats, self.limit, {name: value for name, value in wanted.items() if value is not None}),
             new_run=self.new_run,
         )
+
+
+def _key(variable: str) -> SecretStr | None:
+    key = os.environ.get(variable)
+    return SecretStr(key) if key else None
 
 
 preparation = Preparation(**json.loads(os.environ.get("GYMDATA_PREPARATION", "{}")))

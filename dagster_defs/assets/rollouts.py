@@ -1,6 +1,8 @@
-"""What a model makes of the train split: rollouts, how often each task is solved, and the tasks worth training on."""
+"""What a model makes of the train split: rollouts, their rewards, how often each task is solved, and the tasks worth training on."""
 
+from collections import Counter
 from collections.abc import Iterator
+from operator import mul
 
 import dagster as dg
 
@@ -67,10 +69,63 @@ def rollouts(context: dg.AssetExecutionContext, preparation: Preparation, sampli
 @dg.asset(
     group_name="rollouts",
     owners=["team:data"],
+    kinds={"jsonl"},
+    partitions_def=environments,
+    automation_condition=WHEN_INPUTS_CHANGE,
+    retry_policy=RETRIES,
+    deps=[rollouts],
+)
+def rewards(context: dg.AssetExecutionContext, sampling: Sampling) -> dg.MaterializeResult:
+    """**What the answers are worth today**: every stored rollout scored again, so that a verifier that was mended or a judge that
+    was changed needs no new answers. Nothing is asked of a model, but of a judge where the verifier has one.
+    """
+    from gymdata.rollouts.verify import verify
+
+    with explained():
+        environment = registry.load(context.partition_key)
+        output = sampling.rewards(environment)
+        found = verify(
+            sampling.output(environment),
+            [environment],
+            output=output,
+            jobs=default_jobs(),
+            judge=sampling.judge(),
+            model=sampling.servers(),
+        )
+    scored = found.rewards.total()
+    percents = [round(100 * reward) for reward, count in found.rewards.items() for _ in range(count)]
+    limits = (0, 100) if percents and 0 <= min(percents) <= max(percents) <= 100 else None
+    changed = [
+        {"line": one.line, "stored": one.stored, "reward": one.reward, "reason": one.reason}
+        for one in found.differences[: metadata.SHOWN]
+    ]
+    kinds = Counter(failure.kind for _, failure in found.failures)
+    failed = [
+        {"kind": kind, "rollouts": count, "the first": next(one.message for _, one in found.failures if one.kind == kind)}
+        for kind, count in sorted(kinds.items())
+    ]
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": scored,
+            **({"mean reward": sum(map(mul, found.rewards, found.rewards.values())) / scored} if scored else {}),
+            "rewards": dg.MetadataValue.md(metadata.histogram({"reward": percents}, "%", "rollouts", 20, limits)),
+            "other rewards than stored": len(found.differences),
+            **({"changed": metadata.table(changed, ["line", "stored", "reward", "reason"])} if changed else {}),
+            "not scored": len(found.failures),
+            **({"failed": metadata.table(failed, ["kind", "rollouts", "the first"])} if failed else {}),
+            "file": metadata.path(output),
+        },
+        data_version=dg.DataVersion(sha256(output)[:16]),
+    )
+
+
+@dg.asset(
+    group_name="rollouts",
+    owners=["team:data"],
     kinds={"json"},
     partitions_def=environments,
     automation_condition=WHEN_INPUTS_CHANGE,
-    deps=[rollouts],
+    deps=[rewards],
 )
 def reward_profile(context: dg.AssetExecutionContext, sampling: Sampling) -> dg.MaterializeResult:
     """**How well the model does**: rewards with their confidence, pass@k, lengths, and how often each task is solved."""
@@ -78,8 +133,11 @@ def reward_profile(context: dg.AssetExecutionContext, sampling: Sampling) -> dg.
     from gymdata.rollouts.profile_text import to_markdown
 
     with explained():
-        output = sampling.output(registry.load(context.partition_key))
-        found = profile([output], options=Options(sampling.threshold), jobs=default_jobs())
+        environment = registry.load(context.partition_key)
+        output = sampling.output(environment)
+        found = profile(
+            [sampling.rewards(environment)], options=Options(sampling.threshold), manifest_of=output, jobs=default_jobs()
+        )
         written = write(found, output)
     rates = [round(100 * task.passes / len(task.rewards)) for task in found.tasks if task.rewards]
     return dg.MaterializeResult(

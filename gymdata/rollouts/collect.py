@@ -85,6 +85,7 @@ class _Collector:
                 progress.model, progress.servers = self._policy.model, [*self._policy.endpoints.all, *progress.servers]
             if self._judge:
                 await stack.enter_async_context(self._judge)
+                await self._judge.meet()
             if run.new_run:
                 await self._start_anew()
             agree(run.files.manifest, self._manifest())

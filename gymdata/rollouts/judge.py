@@ -6,6 +6,7 @@ verdict must not wait for one that is still being made.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -60,22 +61,31 @@ def judge_settings(verifiers: Iterable[Verifier], wanted: Settings | None, polic
 
 
 class Judge:
-    """A judge model behind its servers; `async with Judge(settings) as judge`. Raises as `Policy`."""
+    """A judge model behind its servers; `async with Judge(settings) as judge`. Its servers are met by `meet`, or the first question."""
 
     def __init__(self, settings: Settings, seed: int | None = 0) -> None:
         # What is forced on the model is not meant for its judge.
         most = min(settings.most, MOST, max(1, connections() // 2))
+        self._met, self._meeting = False, asyncio.Lock()
         self.policy, self._seed = Policy(replace(settings, most=most, token_ids=False, extra_body={})), seed
 
     async def __aenter__(self) -> Self:
-        await self.policy.__aenter__()
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self.policy.__aexit__(*exception)
+        if self._met:
+            await self.policy.__aexit__(*exception)
+
+    async def meet(self) -> None:
+        """Find out which model it is. Raises as `Policy`."""
+        async with self._meeting:
+            if not self._met:
+                await self.policy.__aenter__()
+                self._met = True
 
     async def decide(self, open_case: Undecided) -> Verdict | JudgeFailed:
         """Ask until there is a reward. Extras: `judge_evaluations` as NeMo Gym's (request, response, `verdict_label`), `reason`."""
+        await self.meet()
         evaluations: list[dict[str, Any]] = []
         step: Ask | float = open_case.ask
         while isinstance(step, Ask):

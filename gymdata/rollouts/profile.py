@@ -88,20 +88,22 @@ def profile(
     inputs: Sequence[Path] = (),
     options: Options = Options(),
     *,
+    manifest_of: Path | None = None,
     jobs: int = 1,
     on_progress: Callable[[str, int, int], None] = lambda name, done, total: None,
 ) -> Profile:
     """Measure the rollouts of some files, which together are one run.
 
     `inputs` hold the tasks: the rows that were given out, or NeMo Gym's materialized inputs; without them a task is what its
-    rollouts show of it, and what was to be is what the run's manifest says, if there is one. Raises DataError if no line is a
-    rollout, two rollouts have the same indices, or one belongs to no task of `inputs`; UsageError if a file is missing.
+    rollouts show of it, and what was to be is what the run's manifest says, if there is one. That stands beside the rollouts, or
+    beside `manifest_of`. Raises DataError if no line is a rollout, two rollouts have the same indices, or one belongs to no task
+    of `inputs`; UsageError if a file is missing.
     """
     for path in (*paths, *inputs):
         if not path.is_file():
             raise UsageError(f"{path}: no such file", "give rollout files, as `gymdata rollouts collect` writes them")
     samples, shown = Samples(), Samples()
-    planned = _planned(paths)
+    planned = _planned([manifest_of] if manifest_of else paths)
     num_repeats = options.num_repeats or planned["num_repeats"]
     expected, agents = expected_rollouts(inputs, samples, max(1, num_repeats))
     rollouts, findings = read(

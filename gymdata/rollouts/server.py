@@ -150,6 +150,8 @@ class Server:
                 self._policy = await stack.enter_async_context(Policy(serving.settings))
             if judge := serving.judge or serving.settings:
                 self._judge = await stack.enter_async_context(Judge(judge))
+                if serving.judge:
+                    await self._judge.meet()
             self._workers = await stack.enter_async_context(Workers(serving.workers, seconds=serving.verify_seconds))
             # A client that goes away ends what it asked for, at the model server, too.
             self._runner = web.AppRunner(self._app(), access_log=None, handler_cancellation=True, shutdown_timeout=24 * 3600)

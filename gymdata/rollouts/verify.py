@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,8 @@ class Verified:
     """What scoring again gave: rollouts, of these how many have the same reward, the others, and what could not be scored."""
 
     rollouts: int = 0
+    rewards: Counter[float] = field(default_factory=Counter)
+    """How often each reward was given."""
     same: int = 0
     differences: list[Difference] = field(default_factory=list)
     failures: list[tuple[int, Failure | JudgeFailed]] = field(default_factory=list)
@@ -59,11 +61,12 @@ def verify(
     jobs: int = 1,
     seconds: float = 30.0,
     judge: Settings | None = None,
+    model: Settings | None = None,
     on_bytes: Callable[[int], None] = lambda count: None,
 ) -> Verified:
     """Score each rollout of a file again; with `output` write all that could be scored there, the others beside it as failures.
 
-    `judge` is how the judge is reached that verifiers may ask. Memory is O(jobs). Raises DataError for a line that is no rollout,
+    `judge` is how the judge is reached that verifiers may ask, None where it is the `model`. Memory is O(jobs). Raises DataError for a line that is no rollout,
     UsageError where no environment has a row's agent or there is no judge for it, ExternalError if the judge does not answer.
     """
     with contextlib.ExitStack() as stack:
@@ -73,7 +76,7 @@ def verify(
                 raise UsageError(f"{output} is the file that is read", "choose another --output")
             temporaries = [stack.enter_context(writing(one)) for one in (output, failures_of(output))]
             targets = [stack.enter_context(open(temporary, "wb")) for temporary in temporaries]
-        return asyncio.run(_verify(_rollouts(path, environments, judge), targets, jobs, seconds, judge, on_bytes))
+        return asyncio.run(_verify(_rollouts(path, environments, judge, model), targets, jobs, seconds, judge or model, on_bytes))
 
 
 async def _verify(
@@ -96,6 +99,7 @@ async def _verify(
                 if targets:
                     targets[1].write(msgspec.json.encode(_failed(row, outcome)) + b"\n")
             else:
+                found.rewards[outcome.reward] += 1
                 if stored == outcome.reward:
                     found.same += 1
                 else:
@@ -127,7 +131,7 @@ async def _in_order(
 
 
 def _rollouts(
-    path: Path, environments: Sequence[Environment], judge: Settings | None
+    path: Path, environments: Sequence[Environment], judge: Settings | None, model: Settings | None
 ) -> Iterator[tuple[int, dict[str, Any], Verifier, int]]:
     versions: dict[Verifier, str] = {}
     with io.BufferedReader(open_stream(path)) as stream:  # type: ignore[arg-type]
@@ -145,7 +149,7 @@ def _rollouts(
             try:
                 verifier = verifier_for(environments, row)
                 if getattr(verifier, "judge", None):
-                    judge_settings([verifier], judge, None)
+                    judge_settings([verifier], judge, model)
             except UsageError as error:
                 raise UsageError(f"{path}:{number}: {error.message}", error.hint) from error
             if verifier not in versions:

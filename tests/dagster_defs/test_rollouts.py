@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from tests.dagster_defs.conftest import Project, failures, made, row
@@ -13,7 +14,7 @@ pytest.importorskip("aiohttp", reason="the extra `rollouts` is not installed")
 pytest.importorskip("math_verify", reason="the extra `verifiers` is not installed")
 from tests.servers.model import ModelServer
 
-ASSETS = ("rollouts", "reward_profile", "selected_split")
+ASSETS = ("rollouts", "rewards", "reward_profile", "selected_split")
 ROWS = [row(f"What is {one} plus {one + 3}?", str(2 * one + 3)) for one in range(6)]
 
 
@@ -29,11 +30,36 @@ def test_rollouts_are_made_measured_and_select_tasks(project: Project) -> None:
     assert failures(result) == failures(again) == []
     shown = made(result)
     assert shown["rollouts"].metadata["dagster/row_count"].value == 24
+    assert shown["rewards"].metadata["dagster/row_count"].value == 24
+    assert shown["rewards"].metadata["other rewards than stored"].value == shown["rewards"].metadata["not scored"].value == 0
+    assert shown["rewards"].metadata["mean reward"].value == shown["rollouts"].metadata["mean reward of this run"].value
     assert shown["reward_profile"].metadata["tasks"].value == 6
     assert made(again)["rollouts"].metadata["made by this run"].value == 0
     selected = [json.loads(line) for line in Path("rollouts/math_selected.jsonl").read_text().splitlines()]
     assert shown["selected_split"].metadata["dagster/row_count"].value == len(selected) > 0
     assert all(0 < one["pass_rate"] < 1 for one in selected)
+
+
+def test_rewards_follow_the_verifier_without_asking_the_model(project: Project) -> None:
+    project.declare(train=ROWS)
+    assert project.run().success
+    with ModelServer() as server:
+        sampling = {"model_urls": [server.url], "num_repeats": 2}
+        assert not failures(project.run("", "rollouts", resources={"sampling": sampling}))
+    stored = Path("rollouts/math.jsonl")
+    rows = [json.loads(line) for line in stored.read_text().splitlines()]
+    rows[0]["reward"] = 1 - rows[0]["reward"]
+    rows[1]["response"] = None
+    stored.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    result = project.run("", *ASSETS[1:])
+    assert failures(result) == []
+    shown = made(result)["rewards"].metadata
+    assert (shown["dagster/row_count"].value, shown["other rewards than stored"].value, shown["not scored"].value) == (11, 1, 1)
+    changed, failed = shown["changed"], shown["failed"]
+    assert isinstance(changed, dg.TableMetadataValue) and changed.records[0].data["line"] == 1
+    assert isinstance(failed, dg.TableMetadataValue) and failed.records[0].data["kind"] == "error"
+    statistics = json.loads(Path("rollouts/math_reward_statistics.json").read_text())
+    assert (statistics["overall"]["rollouts"], statistics["coverage"]["expected_rollouts"]) == (11, 12)
 
 
 def test_without_a_server_the_failure_says_what_to_set(project: Project) -> None:
