@@ -32,7 +32,7 @@ def test_rollouts_are_made_measured_and_select_tasks(project: Project) -> None:
     assert shown["rollouts"].metadata["dagster/row_count"].value == 24
     assert shown["rewards"].metadata["dagster/row_count"].value == 24
     assert shown["rewards"].metadata["other rewards than stored"].value == shown["rewards"].metadata["not scored"].value == 0
-    assert shown["rewards"].metadata["mean reward"].value == shown["rollouts"].metadata["mean reward of this run"].value
+    assert shown["rewards"].metadata["mean reward"].value == shown["rollouts"].metadata["mean reward"].value
     assert shown["reward_profile"].metadata["tasks"].value == 6
     assert made(again)["rollouts"].metadata["made by this run"].value == 0
     selected = [json.loads(line) for line in Path("rollouts/math_selected.jsonl").read_text().splitlines()]
