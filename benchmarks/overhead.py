@@ -112,7 +112,9 @@ def vllm(folder: Path, url: str, count: int, in_flight: int) -> float:
     command += ["--base-url", url.removesuffix("/v1"), "--model", "tiny", "--tokenizer", str(ROOT / ".models" / "tiny")]
     command += ["--dataset-name", "random", "--random-input-len", "80", "--random-output-len", str(TOKENS)]
     command += ["--num-prompts", str(count), "--max-concurrency", str(in_flight), "--disable-tqdm"]
-    command += ["--extra-body", json.dumps(IDS), "--save-result", "--result-dir", str(folder), "--result-filename", "result.json"]
+    # With a seed and a temperature, as the others: both cost the server time.
+    command += ["--temperature", "1.0", "--extra-body", json.dumps({**IDS, "seed": 1})]
+    command += ["--save-result", "--result-dir", str(folder), "--result-filename", "result.json"]
     subprocess.run(command, capture_output=True, check=True)
     return json.loads((folder / "result.json").read_text())["duration"]
 
