@@ -36,6 +36,7 @@ from gymdata.rollouts.policy import Policy, Settings
 from gymdata.rollouts.refusals import Refused, refused
 from gymdata.rollouts.run import Scoring, scoring
 from gymdata.rollouts.sequences import Sequences
+from gymdata.rollouts.sse import chat_events
 from gymdata.rollouts.tasks import Samples
 from gymdata.rollouts.tokens import TOKEN_IDS
 from gymdata.verifiers import Verdict
@@ -260,6 +261,7 @@ class Server:
             raise Refused(400, "`messages` is no list", param="messages")
         if body.get("n") not in (None, 1):
             raise Refused(400, "one answer per request: `n` must be 1", param="n")
+        stream, options = body.pop("stream", None), body.pop("stream_options", None) or {}
         body = self._limited(body, "max_tokens" if body.get("max_completion_tokens") is None else "max_completion_tokens")
         with self._recording(request) as rollout:
             async with await self._model().begin(_wish(request)) as place:
@@ -267,6 +269,8 @@ class Server:
             if isinstance(reply, Overflow):
                 raise refused(reply)
             rollout.take([reply["choices"][0]["message"]])
+        if stream:
+            return web.Response(body=chat_events(reply, bool(options.get("include_usage"))), content_type="text/event-stream")
         return _json(reply)
 
     def _model(self) -> Policy:
@@ -278,7 +282,7 @@ class Server:
         """A request without its nulls, and with the limit of tokens that it asks for or the server has. Raises Refused."""
         body = {key: value for key, value in body.items() if value is not None}
         if body.get("stream"):
-            raise Refused(400, "answers are not streamed: leave `stream` out", param="stream")
+            raise Refused(400, "Responses are not streamed: leave `stream` out", param="stream")
         most = self._serving.max_output_tokens
         asked = body.get(limit, most)
         if asked is None:

@@ -261,6 +261,25 @@ def test_chat_completions_are_passed_on_as_they_are(model: ModelServer):
     assert reply["choices"][0]["logprobs"] is None and "prompt_token_ids" not in reply
 
 
+def test_a_chat_completion_is_streamed_to_who_asks_for_that(model: ModelServer):
+    async def story(client: Client) -> Any:
+        body = {"messages": [{"role": "user", "content": "1 and 2"}], "stream": True, "stream_options": {"include_usage": True}}
+        async with client.http.post(client.url + "/v1/chat/completions", json=body) as reply:
+            return reply.content_type, (await reply.read()).decode()
+
+    model.answer = lambda body: {
+        "content": "So.",
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    }
+    kind, text = serving(story, model)
+    *events, done, _ = text.split("\n\n")
+    said, end, usage = (json.loads(event.removeprefix("data: ")) for event in events)
+    assert (kind, done) == ("text/event-stream", "data: [DONE]") and "stream" not in model.requests[0]
+    delta = said["choices"][0]["delta"]
+    assert (delta["content"], delta["tool_calls"][0]["index"], delta["generation_token_ids"][-1]) == ("So.", 0, 2)
+    assert end["choices"][0]["finish_reason"] == "tool_calls" and usage["usage"]["completion_tokens"] > 0
+
+
 def test_a_rollout_is_kept_as_sequences_to_train_on(model: ModelServer):
     async def story(client: Client) -> Any:
         first = await client("/rollouts/a/v1/responses", {"input": "1 and 2"})
