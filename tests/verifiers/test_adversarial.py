@@ -5,14 +5,16 @@ import json
 import os
 import socket
 from importlib.util import find_spec
+from itertools import pairwise
 
+import msgspec
 import pytest
 
 pytest.importorskip("math_verify", reason="math-verify is not installed: pip install 'gymdata[verifiers]'")
 pytest.importorskip("re2", reason="google-re2 is not installed: pip install 'gymdata[verifiers]'")
 pytest.importorskip("xmltodict", reason="xmltodict is not installed: pip install 'gymdata[verifiers]'")
 
-from gymdata.verifiers import Verdict
+from gymdata.verifiers import Undecided, Verdict, make
 from gymdata.verifiers.code import Code
 from gymdata.verifiers.instruction_following import InstructionFollowing
 from gymdata.verifiers.isolation import Workers
@@ -21,7 +23,7 @@ from gymdata.verifiers.mcqa import Mcqa
 from gymdata.verifiers.responses import message
 from gymdata.verifiers.sandbox import missing
 from gymdata.verifiers.structured_outputs import FORMATS, StructuredOutputs
-from gymdata.verifiers.tool_call import ArgumentComparison, MultiStep, SessionState
+from gymdata.verifiers.tool_call import ArgumentComparison, MultiStep, SessionState, SingleToolCall
 
 OPTIONS = [{"A": "aaaa"}, {"B": "bbbb"}]
 SCHEMA = json.dumps({"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}})
@@ -36,7 +38,20 @@ ROWS = [
     (ArgumentComparison(), {"expected_action": {"type": "function_call", "name": "f", "arguments": '{"a": 1}'}}),
     (MultiStep(), {"expected_synonym_values": [1]}),
     (SessionState(), {"initial_count": 0, "expected_count": 1}),
+    (SingleToolCall(), {}),
 ]
+JUDGED = [
+    (make("math_with_judge", {}), {"expected_answer": "\\frac{7}{3}", "question": "?"}),
+    *(
+        (
+            make("equivalence_llm_judge", {"response_extract_regex": expression}),
+            {"expected_answer": "7", "responses_create_params": {}},
+        )
+        for expression in (None, "((a|aa)+)+!", "(.*)*=.*", "(?:x?){500}x{500}")
+    ),
+]
+"""Of these a judge may be asked: then there is no reward yet, and no more to ask than what was said."""
+ROWS += JUDGED
 if find_spec("lm_eval") is not None:
     names = ("punctuation:no_comma", "detectable_format:number_highlighted_sections", "startend:quotation", "keywords:existence")
     arguments = [{}, {"num_highlights": 1}, {}, {"keywords": ["nowhere"]}]
@@ -52,6 +67,13 @@ TEXTS = {
     "expression bait": "\\boxed{" + "a" * 1_000_000 + "!}",
     "json": '{"a": "' + "a" * 50_000 + '!"}',
     "nesting": "[" * 1_000_000,
+    "digits": "9" * 3_000_000,
+    "number": '{"a": ' + "9" * 1_000_000 + "}",
+    "infinity": '{"a": 1e999999999, "a": -Infinity}',
+    "laughs": "a: &a [x, x]\n"
+    + "".join(f"{two}: &{two} [*{one}, *{one}]\n" for one, two in pairwise("abcdefghijklmnopqrstuvwxyz")),
+    "entities": '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;"><!ENTITY c SYSTEM "file:///etc/passwd">]><a>&b;&c;</a>',
+    "tables": "[a]\n" * 100_000 + "a" + ".a" * 100_000 + " = 1",
     "unicode": "\\boxed{\ud800\u0000\u202e\U0001f4a3} Answer: \ud800",
     "stars": "*" * 2_000_000 + "<<" * 500_000,
     "python": "\\boxed{__import__('os').system('touch pwned')}\n```python\nimport os; os.system('touch pwned')\n```",
@@ -85,6 +107,9 @@ def outcomes(tmp_path_factory):
 @pytest.mark.parametrize("name", TEXTS)
 def test_no_text_harms_a_verifier(name, outcomes):
     for outcome in outcomes[0][name]:
+        if isinstance(outcome, Undecided):
+            assert len(msgspec.json.encode(outcome)) < 16 * len(TEXTS[name]) + 20_000
+            continue
         assert isinstance(outcome, Verdict), outcome
         assert outcome.reward == 0
         assert outcome.extras["reason"]
@@ -128,4 +153,4 @@ def test_no_program_harms_the_machine(tmp_path, monkeypatch):
             assert outcome.extras["reason"]
         with pytest.raises(BlockingIOError):
             server.accept()
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == [] and not os.path.exists("/usr/lib/pwned")
