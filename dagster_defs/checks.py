@@ -10,8 +10,9 @@ from dagster_defs import metadata, reports
 from dagster_defs.automation import WHEN_MADE_AGAIN
 from dagster_defs.failures import explained
 from dagster_defs.partitions import environments
-from dagster_defs.resources import Preparation
+from dagster_defs.resources import Hub, Preparation
 from gymdata.environments import registry
+from gymdata.environments.model import Environment
 from gymdata.errors import GymdataError
 from gymdata.statistics.expectations import Outcome, run_suite
 from gymdata.statistics.suites import find_suite, read_suite
@@ -57,19 +58,38 @@ def _description(told: Mapping[str, Sequence[str]]) -> str:
 
 
 @dg.multi_asset_check(specs=specs(), can_subset=True)
-def expectations(context: dg.AssetCheckExecutionContext, preparation: Preparation) -> Iterator[dg.AssetCheckResult]:
+def expectations(context: dg.AssetCheckExecutionContext, preparation: Preparation, hub: Hub) -> Iterator[dg.AssetCheckResult]:
     """The suite of the environment, `schemas/expectations/ENV.json` or `ENV.expectations.json` beside its YAML, on each split."""
     with explained():
         environment = registry.load(context.partition_key)
-        if find_suite(environment) is None:
+        suite = find_suite(environment)
+        if suite is None:
             context.log.info(f"{environment.name} has no suite; `gymdata expectations draft {environment.name}` proposes one")
             return
         docs = reports.folder(environment.name) / "data_docs"
-        outcomes = run_suite(preparation.directory(environment), environment, data_docs=docs)
+        counted = any(entry["kwargs"].get("column") == "rows_kept" for entry in read_suite(suite)["expectations"])
+        baseline = _published(context, environment, hub) if counted else None
+        outcomes = run_suite(preparation.directory(environment), environment, baseline=baseline, data_docs=docs)
     for key in sorted(context.selected_asset_check_keys):
         of_check = [outcome for outcome in outcomes if check_name(outcome.name) == key.name]
         if of_check:
             yield _result(key, of_check, dg.MetadataValue.path(str(docs / "index.html")))
+
+
+def _published(context: dg.AssetCheckExecutionContext, environment: Environment, hub: Hub) -> dict[str, int] | None:
+    """The rows of each split on the Hub; None, for those that the directory held before, where nothing is published or known."""
+    from gymdata.publish.sides import row_counts
+    from gymdata.sources.hub import find_credentials
+
+    if not hub.names(environment):
+        return None
+    try:
+        token = environment.secret("hf_token")
+        name = hub.target(environment).repo_id
+        return row_counts(name, lambda: find_credentials(token.get_secret_value() if token else None))
+    except GymdataError as error:
+        context.log.warning(f"row counts are compared with those of the last run, not with what is published: {error.message}")
+        return None
 
 
 def _result(key: dg.AssetCheckKey, outcomes: Sequence[Outcome], docs: dg.PathMetadataValue) -> dg.AssetCheckResult:

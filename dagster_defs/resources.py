@@ -133,6 +133,10 @@ class Hub(dg.ConfigurableResource):
     message: str = Field(default="", description="Of the commit.")
     accept_secrets: bool = Field(default=False, description="Publish although rows hold what looks like a credential.")
 
+    def names(self, environment: Environment) -> bool:
+        """Whether it is known which repository is an environment's."""
+        return bool(self.repo_id or self.organization or environment.settings.get("hf_organization"))
+
     def target(self, environment: Environment) -> Target:
         """A new pull request to the environment's repository. Raises UsageError if it is not known which that is."""
         from gymdata.errors import UsageError

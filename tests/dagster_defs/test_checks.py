@@ -8,6 +8,8 @@ import dagster as dg
 import pytest
 
 from tests.dagster_defs.conftest import Project, made, row
+from tests.servers.fixtures import OWNER
+from tests.servers.hub import Hub
 
 GOOD = [row("2 + 2"), row("3 + 1"), row("1 + 3")]
 DOWNSTREAM = {"row_facts", "dataset_metrics", "train_split", "validation_split"}
@@ -159,6 +161,19 @@ def test_a_dataset_that_shrinks_does_not_meet_its_suite(project: Project, suite,
     assert check(project.run("prepare"), "rows_kept").passed
     project.declare(train=GOOD[:2])
     assert not check(project.run("prepare"), "rows_kept").passed
+
+
+def test_rows_are_counted_against_what_is_published(
+    project: Project, suite, check, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", OWNER)
+    resources = {"hub": {"repo_id": "acme/sums"}}
+    project.declare(train=GOOD)
+    suite(expect("rows_kept", "between", table="statistics", column="rows_kept", min_value=1))
+    assert check(project.run("prepare", resources=resources), "rows_kept").passed  # nothing is published: no matter
+    hub.add_repo("acme/sums", {"train.jsonl": "\n".join([*GOOD, row("4 + 0")]).encode()})
+    found = check(project.run("prepare", resources=resources), "rows_kept")
+    assert not found.passed and "3 rows, 4 before" in (found.description or "")
 
 
 def test_an_environment_without_a_suite_has_nothing_to_be_checked_against(project: Project) -> None:
