@@ -156,6 +156,7 @@ def main() -> int:
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--tolerance", type=float, default=1e-3, help="of log probabilities (default: 0.001)")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the server goes, too
     with contextlib.nullcontext(args.model_url) if args.model_url else server(args.model) as url:
         bridged = asyncio.run(trajectories(url, "auto", args))
         _show("token ids", bridged, args)
