@@ -22,7 +22,7 @@ from gymdata.engine.local import default_jobs
 from gymdata.verifiers import Ask, Response, Row, Undecided, Verdict, Verifier
 
 STARTUP = 30.0
-"""Seconds that a new worker may take on top of the limit: Python starts, the verifier's library is imported."""
+"""Seconds that a worker may take on top of the limit the first time that it runs a verifier: Python starts, its library is imported."""
 LARGEST = 256 << 20
 """Bytes that a verdict may have."""
 
@@ -67,17 +67,19 @@ class _Worker:
     def __init__(self, seconds: float, memory: int) -> None:
         self._seconds, self._memory = seconds, memory
         self._process: asyncio.subprocess.Process | None = None
+        self._imported: set[str] = set()
 
     async def verify(self, verifier: Verifier, row: Row, response: Response) -> Verdict | Undecided | Failure:
         task = pickle.dumps((verifier, row, response), protocol=pickle.HIGHEST_PROTOCOL)
         limit = max(self._seconds, getattr(verifier, "seconds", 0.0))
         whole = False
         try:
-            allowance = 0.0 if self._process else STARTUP
+            allowance = 0.0 if verifier.name in self._imported else STARTUP
             process = self._process = self._process or await self._start()
             async with asyncio.timeout(limit + allowance):
                 reply = await _exchange(process, task)
             whole = not reply.get("leaving")
+            self._imported.add(verifier.name)
             return _outcome(verifier, reply)
         except TimeoutError:
             return Failure("timeout", f"the verifier {verifier.name!r} took longer than {limit:g} s")
@@ -105,6 +107,7 @@ class _Worker:
 
     def _kill(self) -> None:
         process, self._process = self._process, None
+        self._imported.clear()
         if process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)  # with the programs that it may have started

@@ -136,6 +136,7 @@ def _equal(gold: str, answer: str) -> tuple[bool, str]:
         return False, f"limit: the answer has {len(answer):,} characters"
     if _words(answer) == _words(gold):
         return True, "the answer has the words of the expected one"
+    _parse("\\frac{1}{2}")  # what is imported on the way is none of the answer's cost
     try:
         with time_limit(SECONDS):
             same = any(_library_equal(one, other) for one, other in _readings(gold, answer))
@@ -215,6 +216,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _readable(gold: str) -> bool:
+    _parse("\\frac{1}{2}")
     try:
         with time_limit(SECONDS):
             return not all(isinstance(one, str) for one in _parse(gold))
