@@ -131,7 +131,8 @@ class _Collector:
             }
             for who, one in self._scoring.items()
         }
-        parameters = {"max_steps": run.max_steps, "extra_body": dict(run.settings.extra_body)}
+        asked = {"token_bridge": run.settings.token_bridge, "extra_body": dict(run.settings.extra_body)}
+        parameters = {"max_steps": run.max_steps, **asked}
         wanted = self._plan.manifest()
         made_by = {"model": self._policy.manifest()} if self._policy else {}
         if self._gym:

@@ -102,8 +102,9 @@ def test_a_run_asked_for_in_another_way_is_refused_or_set_aside(
 ):
     rows = sums(tmp_path / "sums.jsonl", 2)
     collect(server, rows)
-    assert collect(server, rows, "--top-p", "0.9", "--num-repeats", "2") == 2
+    assert collect(server, rows, "--top-p", "0.9", "--num-repeats", "2", "--token-bridge", "off") == 2
     told = capsys.readouterr().err
+    assert 'token_bridge: was "auto", is "off"' in told
     assert "num_repeats: was 1, is 2" in told and "overrides.top_p: was not there, is 0.9" in told
     assert collect(server, rows, "--top-p", "0.9", "--new-run") == 0
     assert (tmp_path / "r.previous-1" / "r.jsonl").exists() and len(keys(tmp_path / "r.jsonl")) == 2
