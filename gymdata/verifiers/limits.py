@@ -25,9 +25,13 @@ def time_limit(seconds: float) -> Iterator[None]:
         raise LimitError(f"reading and comparing the answer took longer than {seconds:g} s")
 
     before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    # Again and again: what is raised in a finaliser, or while collecting garbage, is swallowed.
+    signal.setitimer(signal.ITIMER_PROF, seconds, 0.1)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        try:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        finally:  # the next signal may come before the line above is run
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, before)
