@@ -11,14 +11,13 @@ import os
 import random
 import re
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from gymdata.cli.main import main
-from tests.servers.model import ModelServer
+from tests.servers.model import ModelServer, collect_command
 
 pytest.importorskip("math_verify", reason="the extra `verifiers` is not installed")
 
@@ -27,18 +26,7 @@ TASKS, REPEATS = 20 * KILLS, 4
 
 
 def start(server: ModelServer, rows: Path, *more: str) -> subprocess.Popen[bytes]:
-    command = [
-        sys.executable,
-        "-m",
-        "gymdata.cli.main",
-        "rollouts",
-        "collect",
-        str(rows),
-        "--env",
-        "math",
-        "--model-url",
-        server.url,
-    ]
+    command = collect_command(server.url, rows)
     command += ["--num-repeats", str(REPEATS), "--output", str(rows.with_name("r.jsonl")), "--workers", "1", "--concurrency", "8"]
     return subprocess.Popen([*command, "--max-attempts", "1000", *more], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections import Counter, deque
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from gymdata.cli.main import main
 from gymdata.environments.registry import load
 from gymdata.rows.schema import rollout_row
-from tests.servers.model import ModelServer
+from tests.servers.model import ModelServer, collect_command
 
 pytest.importorskip("math_verify", reason="the extra `verifiers` is not installed")
 
@@ -223,18 +222,7 @@ def test_memory_holds_what_is_in_flight_only(server: ModelServer, tmp_path: Path
 
 
 def start(server: ModelServer, rows: Path, *more: str) -> subprocess.Popen[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "gymdata.cli.main",
-        "rollouts",
-        "collect",
-        str(rows),
-        "--env",
-        "math",
-        "--model-url",
-        server.url,
-    ]
+    command = collect_command(server.url, rows)
     command += ["--output", str(rows.with_name("r.jsonl")), "--workers", "1", *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -28,6 +28,7 @@ from gymdata.rollouts.overflow import Overflow, overflow
 from gymdata.rollouts.policy import Policy, Settings
 from gymdata.rollouts.replies import told
 from gymdata.rows.schema import rollout_row
+from tests.servers.model import collect_command
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("GYMDATA_VLLM_PYTHON") or ROOT / ".venv-vllm" / "bin" / "python")
@@ -241,18 +242,7 @@ def test_a_server_killed_in_the_middle_costs_nothing(server: Server, tmp_path: P
         json.dumps({"responses_create_params": {"input": f"What is {n} + 1?"}, "expected_answer": str(n + 1)}) for n in range(60)
     ]
     rows.write_text("\n".join(texts))
-    command = [
-        sys.executable,
-        "-m",
-        "gymdata.cli.main",
-        "rollouts",
-        "collect",
-        str(rows),
-        "--env",
-        "math",
-        "--model-url",
-        server.url,
-    ]
+    command = collect_command(server.url, rows)
     command += ["--num-repeats", "4", "--max-output-tokens", "64", "--output", str(tmp_path / "r.jsonl"), "--concurrency", "16"]
     run = subprocess.Popen([*command, "--workers", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     output = tmp_path / "r.jsonl"

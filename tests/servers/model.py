@@ -11,10 +11,12 @@ import asyncio
 import json
 import random
 import re
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
 from aiohttp import web
@@ -243,6 +245,12 @@ class ModelServer:
     def seeds(self) -> Counter[int]:
         """The seeds that came, and how often each."""
         return Counter(body["seed"] for body in self.requests)
+
+
+def collect_command(url: str, rows: Path) -> list[str]:
+    """`gymdata rollouts collect` of rows of mathematics, as a process of its own."""
+    collect = [sys.executable, "-m", "gymdata.cli.main", "rollouts", "collect"]
+    return [*collect, str(rows), "--env", "math", "--model-url", url]
 
 
 def _prompt(body: dict[str, Any]) -> list[str]:
