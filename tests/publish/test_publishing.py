@@ -324,7 +324,7 @@ def test_each_request_failing_for_good_leaves_nothing_or_all_and_a_rerun_complet
 
 
 def test_a_slow_answer_to_any_request_ends_in_one_pull_request(hub: Hub, prepare: Prepare, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("gymdata.sources.hub.TIMEOUT", 0.4)
+    monkeypatch.setattr("gymdata.sources.hub.TIMEOUT", 1.0)
     dataset = prepare(train=ROWS)
     hub.add_repo(REPO)
     publish(dataset, OTHER)
@@ -333,7 +333,7 @@ def test_a_slow_answer_to_any_request_ends_in_one_pull_request(hub: Hub, prepare
     assert expected is not None
     for nth in range(1, len(lines) + 1):
         fresh(hub, tmp_path)
-        hub.fail("slow", nth=nth, seconds=0.8)
+        hub.fail("slow", nth=nth, seconds=1.5)
         if "/commit/" in lines[nth - 1]:
             # The commit is made after we stopped waiting: it must not be sent once more.
             with pytest.raises(ExternalError, match="does not say whether the commit was made"):

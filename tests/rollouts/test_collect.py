@@ -253,7 +253,7 @@ def test_a_second_ctrl_c_gives_up_what_is_in_flight(server: ModelServer, tmp_pat
     run = start(server, sums(tmp_path / "sums.jsonl", 100), "--concurrency", "10")
     wait_for(server, 10)
     os.kill(run.pid, signal.SIGINT)
-    threading.Event().wait(0.2)
+    threading.Event().wait(1.0)  # two signals that nobody has looked at yet are one
     os.kill(run.pid, signal.SIGINT)
     run.communicate(timeout=60)
     assert run.returncode == 130

@@ -416,7 +416,7 @@ def test_a_thousand_rollouts_at_once_see_nothing_of_each_other():
 
 
 def test_ctrl_c_finishes_what_is_in_flight(tmp_path: Path):
-    with ModelServer(delay=1.0) as model:
+    with ModelServer(delay=3.0) as model:
         command = [
             sys.executable,
             "-m",
@@ -443,5 +443,5 @@ def test_ctrl_c_finishes_what_is_in_flight(tmp_path: Path):
             return await reply
 
         assert asyncio.run(story())["reward"] == 1.0
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=60)
         assert process.returncode == 0 and "finishing 1 requests" in errors and "stopped" in errors

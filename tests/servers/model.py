@@ -77,7 +77,7 @@ class ModelServer:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
         self._thread.start()
-        assert started.wait(10)
+        assert started.wait(60)
         return self
 
     def __exit__(self, *exception: object) -> None:

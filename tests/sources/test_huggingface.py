@@ -192,12 +192,12 @@ def test_what_cannot_be_fetched_is_explained_and_leaves_nothing(
 
 @pytest.mark.parametrize("how", [500, 503, 429, "cut", "slow"])
 def test_a_passing_failure_of_any_request_is_waited_out(hub: Hub, tmp_path: Path, monkeypatch, how) -> None:
-    monkeypatch.setattr("gymdata.sources.hub.TIMEOUT", 0.4)
+    monkeypatch.setattr("gymdata.sources.hub.TIMEOUT", 1.0)
     hub.add_repo("acme/math", {"README.md": CARD, "data/train-0.jsonl": TRICKY, "data/val.jsonl": b"{}\n"})
     fetch("acme/math", tmp_path / "first")
     for nth in range(1, len(hub.requests) + 1):
         hub.faults.clear()
-        hub.fail(how, nth=nth, seconds=0.8)
+        hub.fail(how, nth=nth, seconds=1.5)
         forget_cache(tmp_path)
         (train, _) = fetch("acme/math", tmp_path / f"out{nth}")
         assert train.path.read_bytes() == TRICKY

@@ -28,7 +28,7 @@ def with_tests(inputs, outputs, **more):
 DOUBLE = with_tests(["2\n", "5\n"], ["4\n", "10\n"])
 
 
-def score(row, code, seconds=3.0):
+def score(row, code, seconds=20.0):
     return Code(seconds).verify(row, fenced(code))
 
 
@@ -51,7 +51,7 @@ def test_all_tests_must_pass_and_the_first_that_fails_is_named():
     ],
 )
 def test_what_went_wrong_is_said(code, result, words):
-    verdict = score(DOUBLE, code, seconds=1.0)
+    verdict = score(DOUBLE, code, seconds=2.0)
     assert (verdict.reward, verdict.extras["result"]) == (0, [result])
     assert words in verdict.extras["reason"]
 

@@ -14,7 +14,7 @@ from gymdata.verifiers import sandbox as module
 from gymdata.verifiers.sandbox import Limits, Sandbox, missing
 
 needs_isolation = pytest.mark.skipif(bool(missing()), reason=f"this machine gives no isolation to programs: {missing()}")
-LIMITS = Limits(seconds=1.0, memory=512 << 20, processes=8, disk=4 << 20, output=1 << 20)
+LIMITS = Limits(seconds=2.0, memory=512 << 20, processes=8, disk=4 << 20, output=1 << 20)
 
 COUNT_PROCESSES = """
 import os
