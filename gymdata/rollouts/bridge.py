@@ -25,6 +25,7 @@ from typing import Any, Literal
 import xxhash
 
 from gymdata.rollouts.chat import END_THINK, ReasoningStyle, messages
+from gymdata.rollouts.parsers import parse
 from gymdata.rollouts.tokens import PROMPT, SAMPLED, TOKEN_IDS, latest
 
 Reason = Literal[
@@ -37,6 +38,8 @@ Reason = Literal[
     "rendering_differs",
     "unknown_end",
     "harmony",
+    "call_format",
+    "reasoning_format",
     "tool_choice",
     "custom_prompt",
     "prefix_ignored",
@@ -112,12 +115,13 @@ class Refused(Exception):
 class Server:
     """How a conversation is rendered: `render(messages, add_generation_prompt)`, which raises Refused, and the text of ids.
 
-    `template` stands for all else that the rendering depends on: tools, template, its arguments.
+    `template` stands for all else that the rendering depends on: tools, template, its arguments; `tools` may be called.
     """
 
     render: Callable[[_Messages, bool], Awaitable[Ids]]
     text: Callable[[Ids], Awaitable[str]]
     template: bytes = b""
+    tools: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,8 @@ class Bridge:
         self.ends: set[int] = set()
         """Tokens with which replies have ended that were not cut short."""
         self._shapes: dict[bytes, _Shape] = {}
-        self._agreed: dict[bytes, bool] = {}
+        self._fitting: dict[tuple[bytes, bool], Unbridgeable | None] = {}
+        self._alike: dict[tuple[bytes, bool, bool], bool] = {}
         self._texts: dict[int, str] = {}
         self._words: dict[tuple[bytes, bool], Ids] = {}
 
@@ -148,7 +153,7 @@ class Bridge:
         if any(not _is_text(message) for message in (*head, *tail)):
             return Unbridgeable("parts", "images, sound, video and files are no token ids")
         try:
-            if conversation.first and (fault := await self._agrees(head[:-1], ids, server)):
+            if fault := await self._fits(conversation, server):
                 return fault
             glue = await self._glue(head, tail, ids, server)
         except Refused as error:
@@ -158,16 +163,60 @@ class Bridge:
         prefix = [*ids[PROMPT], *ids[SAMPLED]]
         return Prompt(prefix + glue, len(prefix))
 
-    async def _agrees(self, told: _Messages, item: Mapping[str, Any], server: Server) -> Unbridgeable | None:
-        """Whether the server renders here as it does for chat: once per template, by a prompt that it made there."""
-        if server.template in self._agreed:
+    async def _fits(self, conversation: Conversation, server: Server) -> Unbridgeable | None:
+        """Whether the server renders here as it does for chat, by a prompt that it made there, and whether replies to ids, which are
+        text, can be read here as its own parsers read those of chat: once per template.
+        """
+        key, told, item = (server.template, conversation.first), conversation.head[:-1], conversation.ids
+        if key not in self._fitting:
+            if conversation.first and await server.render(told, True) != item[PROMPT]:
+                return Unbridgeable(
+                    "rendering_differs", "the server renders the first prompt in another way than it did for chat"
+                )
+            if "<|channel|>" in await server.text(item[SAMPLED]):
+                return Unbridgeable("harmony", "replies in OpenAI's harmony format are read by the server alone")
+            _keep(self._fitting, key, await self._reads(list(map(_without_thoughts, told)), server))
+        return self._fitting[key] or await self._read(conversation, server)
+
+    async def _read(self, conversation: Conversation, server: Server) -> Unbridgeable | None:
+        """Whether what the server read out of a reply, thoughts and calls, is read out of it here: looked for until it once was."""
+        last, item = conversation.head[-1], conversation.ids
+        calls = last.get("tool_calls") if server.tools and item.get("status") != "incomplete" else None
+        key = (server.template, bool(last.get("reasoning")), bool(calls))
+        if key in self._alike or not any(key[1:]):
             return None
-        if await server.render(told, True) != item[PROMPT]:
-            return Unbridgeable("rendering_differs", "the server renders the first prompt in another way than it did for chat")
-        if "<|channel|>" in await server.text(item[SAMPLED]):
-            return Unbridgeable("harmony", "replies in OpenAI's harmony format are read by the server alone")
-        _keep(self._agreed, server.template, True)
+        text = await server.text([*item[SAMPLED][:-1], *(token for token in item[SAMPLED][-1:] if token not in self.ends)])
+        if last.get("reasoning") and END_THINK not in text:
+            return Unbridgeable("reasoning_format", "the server tells thoughts from text otherwise than by think tags")
+        names = [call["function"]["name"] for call in parse(text, {"tools": server.tools}).get("tool_calls") or ()]
+        if calls and names[: len(calls)] != [call["function"]["name"] for call in calls]:
+            return Unbridgeable("call_format", f"the server read calls out of what is no call here: {text[:200]!r}")
+        _keep(self._alike, key, True)
         return None
+
+    async def _reads(self, told: _Messages, server: Server) -> Unbridgeable | None:
+        """Whether a call, as the template tells it, is read as that call. One that it does not tell is nothing to read."""
+        if not server.tools:
+            return None
+        word = _SENTINELS[0]
+        function = {"name": server.tools[0]["function"]["name"], "arguments": json.dumps({word: word})}
+        call = {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "call00000", "type": "function", "function": function}],
+        }
+        try:
+            begun, made = await server.render(told, True), await server.render([*told, call], False)
+            plain = await server.render([*told, {"role": "assistant", "content": word}], False)
+        except Refused as error:
+            if error.missing:
+                raise
+            return None
+        text = await server.text(made[_common_start(begun, made) : len(made) - len(_common_end(made, plain))])
+        calls = [one["function"] for one in parse(text, {"tools": server.tools}).get("tool_calls") or ()]
+        if word not in text or any(one["name"] == function["name"] and word in one["arguments"] for one in calls):
+            return None
+        return Unbridgeable("call_format", f"the template tells calls in a format that is not read here: {text[:200]!r}")
 
     async def _glue(self, head: _Messages, tail: _Messages, item: Mapping[str, Any], server: Server) -> Ids | Unbridgeable:
         before = [_without_thoughts(message) for message in head[:-1]]
@@ -257,8 +306,13 @@ class Bridge:
         closing = closing[: _common_start(closing, glue)]
         controls = [place for place, token in enumerate(closing) if token in self.ends or await self._controls(token, server)]
         ended = end in self.ends and item.get("status") != "incomplete"
-        if controls and (end == closing[controls[0]] or ended):
-            return glue[controls[0] + 1 :]
+        marks = [place for number, place in enumerate(controls) if place == controls[0] + number]
+        if own := [place for place in marks if closing[place] == end]:
+            return glue[own[0] + 1 :]  # of several tokens that end a turn (Command's) those that were sampled are not told again
+        if ended and len(marks) > 1:
+            return Unbridgeable("unknown_end", f"the reply ends with token {end}, the template ends turns with several others")
+        if ended and marks:
+            return glue[marks[0] + 1 :]
         if not controls and glue and end == glue[0] and (ended or await self._controls(end, server)):
             return glue[1:]  # the token that ends a turn is the one that begins the next
         if ended and not controls and glue and await self._controls(glue[0], server):

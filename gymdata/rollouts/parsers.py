@@ -42,8 +42,8 @@ def parse(text: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         if found := read(text, known):
             content, calls = found
             message["content"] = content or None
-            message["tool_calls"] = [
-                {"id": f"call_{uuid4().hex[:24]}", "type": "function", "function": {"name": name, "arguments": arguments}}
+            message["tool_calls"] = [  # Mistral's templates take ids of nine letters and digits, and no others
+                {"id": uuid4().hex[:9], "type": "function", "function": {"name": name, "arguments": arguments}}
                 for name, arguments in (calls[:1] if asked.get("parallel_tool_calls") is False else calls)
             ]
             break

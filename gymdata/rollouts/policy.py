@@ -330,7 +330,8 @@ class Trajectory:
             return await self._tokenizer("/detokenize", {"tokens": ids}, _Text)
 
         template = msgspec.json.encode([shared, body.get("tool_choice")], order="sorted")
-        made = await policy.bridge.prompt(conversation, Server(render, text, template))
+        tools = () if body.get("tool_choice") == "none" else body.get("tools") or ()
+        made = await policy.bridge.prompt(conversation, Server(render, text, template, tools))
         if isinstance(made, Unbridgeable) and made.reason == "no_rendering":
             policy.renders = False
         return made
@@ -364,8 +365,8 @@ class Trajectory:
             most = max(1, self._policy.max_model_len - len(ids))
         if most is not None:
             asked["max_tokens"] = most
-        # Some of the marks around calls are special tokens; a chat request with tools shows them to its parser, too.
-        asked["skip_special_tokens"] = body.get("skip_special_tokens", not body.get("tools"))
+        # Some of the marks around calls and thoughts are special tokens; a chat request shows them to its parsers, too.
+        asked["skip_special_tokens"] = body.get("skip_special_tokens", not body.get("tools") and self._style == "tags")
         asked.setdefault("spaces_between_special_tokens", False)
         return {**asked, "prompt": ids, "logprobs": body.get("top_logprobs") or 0, "return_token_ids": True}
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gymdata.rollouts.bridge import Bridge, Prompt, Refused, Server, Unbridgeable, of_items
+from gymdata.rollouts.chat import ReasoningStyle
 from tests.servers.templated import CannotRender, control, decode, encode, render, spell
 
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
@@ -26,7 +27,7 @@ def server(template: str, tools: Any = None, **kwargs: Any) -> Server:
     async def text(ids: list[int]) -> str:
         return decode(ids)
 
-    return Server(rendered, text, f"{template} {tools} {kwargs}".encode())
+    return Server(rendered, text, f"{template} {tools} {kwargs}".encode(), tools or ())
 
 
 def said(text: str, **more: Any) -> dict[str, Any]:
@@ -49,10 +50,10 @@ def with_ids(item: dict[str, Any], prompt: str, sampled: list[int]) -> dict[str,
     return {**item, **ids}
 
 
-def bridged(items: list[dict[str, Any]], to: Server, ends: Sequence[str] = ()) -> Any:
+def bridged(items: list[dict[str, Any]], to: Server, ends: Sequence[str] = (), style: ReasoningStyle = "tags") -> Any:
     bridge = Bridge()
     bridge.ends |= {control(end) for end in ends}
-    conversation = of_items({"input": items}, "tags")
+    conversation = of_items({"input": items}, style)
     return asyncio.run(bridge.prompt(conversation, to)) if conversation else None
 
 
@@ -77,6 +78,7 @@ LLAMA = '{"name": "add", "parameters": {"one": 1}}'
 MISTRAL = '[TOOL_CALLS][{"name": "add", "arguments": {"one": 1}}]'
 DEEPSEEK = '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{"one": 1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
 CHATML_USER = "<|im_start|>user\nand then?<|im_end|>\n<|im_start|>assistant\n"
+COMMAND_USER = "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>and then?<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_RESPONSE|>"
 CHATML_TOOL = "<|im_start|>user\n<tool_response>\nthe result\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
 
 LLAMA_TOOL = (
@@ -95,11 +97,15 @@ LLAMA_TOOL = (
         ("deepseek_r1", "<｜end▁of▁sentence｜>", "<｜User｜>and then?<｜Assistant｜><think>\n"),
         ("phi", "<|end|>", "\n<|user|>\nand then?<|end|>\n<|assistant|>\n"),
         ("glm", "<|user|>", "\nand then?<|assistant|>\n"),
+        ("command", "<|END_RESPONSE|><|END_OF_TURN_TOKEN|>", COMMAND_USER),
+        ("command", "<|END_OF_TURN_TOKEN|>", COMMAND_USER),
+        ("command", "<|END_RESPONSE|>", "<|END_OF_TURN_TOKEN|>" + COMMAND_USER),
         ("strict", "<|im_end|>", "\n" + CHATML_USER),
     ],
 )  # fmt: skip
 def test_after_a_reply_that_ended_the_template_goes_on(template: str, end: str, glue: str) -> None:
-    assert continued(template, QUESTION, said("the thing"), "the thing", AGAIN, end=end) == glue
+    ends = [f"<|{mark}|>" for mark in end[2:-2].split("|><|")][-1:] if template == "command" else [end]
+    assert continued(template, QUESTION, said("the thing"), "the thing", AGAIN, end=end, ends=ends) == glue
 
 
 @pytest.mark.parametrize(
@@ -112,6 +118,7 @@ def test_after_a_reply_that_ended_the_template_goes_on(template: str, end: str, 
         ("deepseek_r1", "<｜end▁of▁sentence｜><｜User｜>and then?<｜Assistant｜><think>\n"),
         ("phi", "<|end|>\n<|user|>\nand then?<|end|>\n<|assistant|>\n"),
         ("glm", "<|user|>\nand then?<|assistant|>\n"),
+        ("command", "<|END_RESPONSE|><|END_OF_TURN_TOKEN|>" + COMMAND_USER),
         ("alpaca", "\n\n### user:\nand then?\n\n### assistant:\n"),
     ],
 )  # fmt: skip
@@ -135,7 +142,7 @@ def test_a_reply_cut_short_after_a_line_feed_is_still_ended() -> None:
         ("mistral", MISTRAL, "</s>", '[TOOL_RESULTS]{"content": "the result"}[/TOOL_RESULTS]'),
         ("deepseek_r1", f"hm</think>{DEEPSEEK}", "<｜end▁of▁sentence｜>",
          "<｜tool▁outputs▁begin｜><｜tool▁output▁begin｜>the result<｜tool▁output▁end｜><｜tool▁outputs▁end｜>"),
-        ("glm", 'add\n{"one": 1}', "<|observation|>", "\nthe result<|assistant|>\n"),
+        ("glm", "<tool_call>add\n<arg_key>one</arg_key>\n<arg_value>1</arg_value>\n</tool_call>", "<|observation|>", "\nthe result<|assistant|>\n"),
     ],
 )  # fmt: skip
 def test_results_of_tools_follow_calls(template: str, text: str, end: str, glue: str) -> None:
@@ -164,6 +171,8 @@ def test_what_may_be_an_end_or_not_is_refused() -> None:
     assert isinstance(why, Unbridgeable) and why.reason == "unknown_end"
     why = continued("glm", QUESTION, said("the thing"), "the thing", AGAIN, end="<|observation|>")
     assert why.reason == "unknown_end"  # the template goes on with <|user|>
+    why = continued("command", QUESTION, said("the thing"), "the thing", AGAIN, end="<|endoftext|>")
+    assert why.reason == "unknown_end"  # for one of the two tokens that end its turns, or for both
 
 
 def test_reasoning_that_the_template_strips_stays_as_it_was_sampled() -> None:
@@ -188,6 +197,7 @@ def test_arguments_of_the_template_are_kept() -> None:
         ("window", SYSTEM, None, AGAIN, "history_rewritten"),
         ("phi", QUESTION, TOOLS, [RESULT], "message_dropped"),
         ("gemma", QUESTION, TOOLS, [RESULT], "template_error"),
+        ("lfm2", QUESTION, TOOLS, AGAIN, "call_format"),  # a call in the reply would stay text
     ],
 )
 def test_what_the_template_does_not_let_through_is_refused_with_the_reason(
@@ -195,6 +205,27 @@ def test_what_the_template_does_not_let_through_is_refused_with_the_reason(
 ) -> None:
     why = continued(template, before, said("the thing"), "the thing", after, end="<|im_end|>", tools=tools)
     assert isinstance(why, Unbridgeable) and why.reason == reason, why
+
+
+def test_thoughts_that_are_not_in_think_tags_are_found_out() -> None:
+    """The server told them from the text; of a reply to ids they would be part of the answer."""
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
+    prompt = decode(render("qwen2_5", [{"role": "user", "content": "what is it?"}], True, tools=None))
+
+    def after(text: str) -> Any:
+        items = [*QUESTION, thought, with_ids(said("it"), prompt, spell(f"{text}<|im_end|>")), *AGAIN]
+        return bridged(items, server("qwen2_5"), ["<|im_end|>"], "field")
+
+    assert isinstance(after("<think>hm</think>it"), Prompt)
+    assert after("[THINK]hm[/THINK]it").reason == "reasoning_format"
+
+
+def test_calls_that_the_server_reads_and_we_do_not_are_found_out() -> None:
+    """As with a template that tells nothing of calls, and a server that was told how the model writes them."""
+    why = continued(
+        "qwen2_5", QUESTION, called(), "<|tool_call_start|>[add(one=1)]<|tool_call_end|>", [RESULT], end="<|im_end|>", tools=TOOLS
+    )
+    assert why.reason == "call_format"
 
 
 def test_images_are_no_token_ids() -> None:
@@ -241,8 +272,9 @@ def test_several_turns_make_one_sequence() -> None:
 
 def test_calls_whose_arguments_were_no_json_do_not_stand_in_the_way() -> None:
     torn = [called(arguments='{"one": '), RESULT, called(arguments="no JSON at all")]
+    text = '<tool_call>\n{"name": "add", "arguments": "no JSON at all"}\n</tool_call><|im_end|>'
     prompt = decode(render("qwen2_5", [{"role": "user", "content": "what is it?"}], True, tools=TOOLS))
-    first, second = with_ids(torn[0], prompt, spell("x<|im_end|>")), with_ids(torn[2], "anything", spell("y<|im_end|>"))
+    first, second = with_ids(torn[0], prompt, spell("x<|im_end|>")), with_ids(torn[2], "anything", spell(text))
     made = bridged([*QUESTION, first, RESULT, second, RESULT], server("qwen2_5", TOOLS), ["<|im_end|>"])
     assert isinstance(made, Prompt) and decode(made.ids[made.prefix :]) == "\n" + CHATML_TOOL
 
@@ -299,7 +331,7 @@ def test_ids_say_what_the_template_says_of_the_same_conversation(template: str, 
         three = {"prompt_token_ids": ids, "generation_token_ids": spelled, "generation_log_probs": [-1.0] * len(spelled)}
         items += [{**item, **three}, after]
         if template == "qwen2_5" and kind == "called":
-            bridge._agreed[to.template] = True
+            bridge._fitting[to.template, True] = None
         conversation = of_items({"input": items}, "tags")
         assert conversation
         made = asyncio.run(bridge.prompt(conversation, to))
