@@ -65,7 +65,8 @@ def _coder(text: str, tools: Tools) -> tuple[str, list[Call]] | None:
     calls: list[Call | None] = []
     for block in _blocks(text[start:], "<function=", "</function>"):
         name, _, body = (block or "").partition(">")
-        pairs = [(piece or "").partition(">") for piece in _blocks(body, "<parameter=", "</parameter>")]
+        # A parameter ends where the next one begins, if not before.
+        pairs = [piece.partition("</parameter>")[0].partition(">") for piece in body.split("<parameter=")[1:]]
         given = {key: value.removeprefix("\n").removesuffix("\n") for key, _, value in pairs}
         calls.append(_typed(name.strip(), given, tools) if block else None)
     first = "<tool_call>" if 0 <= text.find("<tool_call>", start) < text.find("<function=", start) else "<function="
@@ -77,10 +78,10 @@ def _glm(text: str, tools: Tools) -> tuple[str, list[Call]] | None:
     calls: list[Call | None] = []
     for block in _blocks(text[start:], "<tool_call>", "</tool_call>"):
         name = (block or "").partition("<arg_key>")[0].strip()
-        keys = [key or "" for key in _blocks(block or "", "<arg_key>", "</arg_key>")]
-        values = [value or "" for value in _blocks(block or "", "<arg_value>", "</arg_value>")]
-        good = name and not set(name) & set('{}<>" \n') and len(keys) == len(values)
-        calls.append(_typed(name, dict(zip(keys, values, strict=True)), tools) if good else None)
+        keys, values = (_blocks(block or "", f"<{mark}>", f"</{mark}>") for mark in ("arg_key", "arg_value"))
+        given = {key: value for key, value in zip(keys, values, strict=False) if key and value is not None}
+        good = name and not set(name) & set('{}<>" \n') and set(keys) == given.keys() and len(keys) == len(values)
+        calls.append(_typed(name, given, tools) if good else None)
     return _said(text, "<tool_call>", start, calls)
 
 
@@ -94,14 +95,16 @@ def _nemotron(text: str, tools: Tools) -> tuple[str, list[Call]] | None:
 
 
 def _typed(name: str, given: Mapping[str, str], tools: Tools) -> Call:
-    """A call whose parameters stand as bare text: by the tool's schema text, or the JSON that they are."""
+    """A call whose parameters stand as bare text: by the tool's schema text, or the JSON that they are; as vLLM has it."""
     schemas = tools.get(name, {}).get("properties") or {}
-    typed = {key.strip(): text if _is_string(schemas.get(key.strip())) else _bare(text) for key, text in given.items()}
+    typed = {key.strip(): _value(text, schemas.get(key.strip())) for key, text in given.items()}
     return name, json.dumps(typed, ensure_ascii=False)
 
 
-def _is_string(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and schema.get("type") == "string"
+def _value(text: str, schema: Any) -> Any:
+    kinds = schema.get("type") if isinstance(schema, Mapping) else "string"  # what a tool does not declare is text
+    value = _bare(text)
+    return text if kinds == "string" or (isinstance(kinds, Sequence) and "string" in kinds and value is not None) else value
 
 
 def _bare(text: str) -> Any:

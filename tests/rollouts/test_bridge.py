@@ -78,7 +78,7 @@ LLAMA = '{"name": "add", "parameters": {"one": 1}}'
 MISTRAL = '[TOOL_CALLS][{"name": "add", "arguments": {"one": 1}}]'
 DEEPSEEK = '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{"one": 1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
 CHATML_USER = "<|im_start|>user\nand then?<|im_end|>\n<|im_start|>assistant\n"
-COMMAND_USER = "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>and then?<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_RESPONSE|>"
+COMMAND_USER = "<|im_start|>user\nand then?<|im_end|><|im_start|>assistant\n"
 CHATML_TOOL = "<|im_start|>user\n<tool_response>\nthe result\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
 
 LLAMA_TOOL = (
@@ -97,15 +97,15 @@ LLAMA_TOOL = (
         ("deepseek_r1", "<｜end▁of▁sentence｜>", "<｜User｜>and then?<｜Assistant｜><think>\n"),
         ("phi", "<|end|>", "\n<|user|>\nand then?<|end|>\n<|assistant|>\n"),
         ("glm", "<|user|>", "\nand then?<|assistant|>\n"),
-        ("command", "<|END_RESPONSE|><|END_OF_TURN_TOKEN|>", COMMAND_USER),
-        ("command", "<|END_OF_TURN_TOKEN|>", COMMAND_USER),
-        ("command", "<|END_RESPONSE|>", "<|END_OF_TURN_TOKEN|>" + COMMAND_USER),
+        ("command", "<|end|><|im_end|>", COMMAND_USER),
+        ("command", "<|im_end|>", COMMAND_USER),
+        ("command", "<|end|>", "<|im_end|>" + COMMAND_USER),
         ("strict", "<|im_end|>", "\n" + CHATML_USER),
     ],
 )  # fmt: skip
 def test_after_a_reply_that_ended_the_template_goes_on(template: str, end: str, glue: str) -> None:
-    ends = [f"<|{mark}|>" for mark in end[2:-2].split("|><|")][-1:] if template == "command" else [end]
-    assert continued(template, QUESTION, said("the thing"), "the thing", AGAIN, end=end, ends=ends) == glue
+    last = [end[end.rindex("<") :]]
+    assert continued(template, QUESTION, said("the thing"), "the thing", AGAIN, end=end, ends=last) == glue
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_after_a_reply_that_ended_the_template_goes_on(template: str, end: str, 
         ("deepseek_r1", "<｜end▁of▁sentence｜><｜User｜>and then?<｜Assistant｜><think>\n"),
         ("phi", "<|end|>\n<|user|>\nand then?<|end|>\n<|assistant|>\n"),
         ("glm", "<|user|>\nand then?<|assistant|>\n"),
-        ("command", "<|END_RESPONSE|><|END_OF_TURN_TOKEN|>" + COMMAND_USER),
+        ("command", "<|end|><|im_end|>" + COMMAND_USER),
         ("alpaca", "\n\n### user:\nand then?\n\n### assistant:\n"),
     ],
 )  # fmt: skip

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from gymdata.rollouts.parsers import FORMATS, parse
 
-SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}, "deep": {"type": "object"}}}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "days": {"type": "integer"},
+        "deep": {"type": "object"},
+        "note": {"type": ["string", "null"]},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+    },
+}
 ASKED = {"tools": [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]}
 ONE = {"city": "Paris", "days": 3}
 JSON = '{"city": "Paris", "days": 3}'
@@ -72,6 +81,7 @@ def test_calls_are_read_and_what_was_said_before_them_stays(text: str, said: str
         "[TOOL_CALLS]",
         "<TOOLCALL>[weather]</TOOLCALL>",
         f"{GLM}\n<tool_call>weather\n<arg_key>city",
+        "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris\n</tool_call>",
         "[TOOL_CALLS] I would call the weather.",
         '{"name": "Ada", "parameters": {}}',  # an answer in JSON: there is no such tool
         '{"city": "Paris"}',
@@ -97,6 +107,32 @@ def test_without_parallel_calls_the_first_one_counts() -> None:
 def test_bare_values_take_the_type_that_the_tool_gives_them() -> None:
     text = '<function=weather><parameter=city>\n12\n</parameter><parameter=days>\n12\n</parameter><parameter=deep>\n{"a": true}\n</parameter></function>'
     assert calls(text)[1] == [("weather", {"city": "12", "days": 12, "deep": {"a": True}})]
+
+
+@pytest.mark.parametrize(
+    ("values", "given"),
+    [
+        ({"note": "5"}, {"note": "5"}),  # may be null, too
+        ({"note": "null"}, {"note": None}),
+        ({"other": "5"}, {"other": "5"}),  # not declared
+        ({"either": "5"}, {"either": 5}),
+    ],
+)
+@pytest.mark.parametrize("form", ["coder", "glm"])
+def test_bare_values_are_what_vllm_takes_them_for(form: str, values: dict[str, str], given: dict[str, Any]) -> None:
+    pair = "<parameter={}>\n{}\n</parameter>" if form == "coder" else "<arg_key>{}</arg_key>\n<arg_value>{}</arg_value>"
+    inner = "\n".join(pair.format(key, value) for key, value in values.items())
+    outer = (
+        "<tool_call>\n<function=weather>\n{}\n</function>\n</tool_call>"
+        if form == "coder"
+        else "<tool_call>weather\n{}\n</tool_call>"
+    )
+    assert calls(outer.format(inner))[1] == [("weather", given)]
+
+
+def test_a_parameter_that_is_not_closed_ends_where_the_next_begins() -> None:
+    text = "<function=weather>\n<parameter=city>\nParis\n<parameter=days>\n3\n</parameter>\n</function>"
+    assert calls(text)[1] == [("weather", ONE)]
 
 
 MARKS = [

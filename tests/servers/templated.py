@@ -29,8 +29,6 @@ CONTROLS = (
     "<｜Assistant｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>",
     "<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>", "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>", "<|system|>", "<|user|>",
     "<|assistant|>", "<|end|>", "<|observation|>", "[gMASK]", "<sop>", "<tool_call>", "</tool_call>", "<think>", "</think>",
-    "<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|USER_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|SYSTEM_TOKEN|>", "<|START_RESPONSE|>",
-    "<|END_RESPONSE|>", "<|tool_call_start|>", "<|tool_call_end|>",
 )  # fmt: skip
 PAIRS = ("th", "he", "in", "er", "an", "re", "ll", "is", "it", "ou")
 _PIECE = re.compile("|".join(map(re.escape, CONTROLS)))
