@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import msgspec
 
 from gymdata.environments.model import Environment
 from gymdata.errors import UsageError
-from gymdata.rows.lines import open_stream
+from gymdata.rows.lines import DamagedFile, open_stream
 from gymdata.validation.findings import Finding
 from gymdata.verifiers import Response, Row, Undecided, Verdict, Verifier, verifier_for
 from gymdata.verifiers.isolation import Failure, Workers
@@ -118,7 +119,8 @@ async def _check(files: Sequence[GoldFile], jobs: int, on_bytes: Callable[[int, 
 
 def _rows(file: GoldFile) -> Iterator[tuple[int, Verifier, Row, int]]:
     versions: dict[Verifier, str] = {}
-    with io.BufferedReader(open_stream(file.path)) as stream:  # type: ignore[arg-type]
+    # A compressed file that is damaged further on was reported when it was validated.
+    with suppress(DamagedFile), io.BufferedReader(open_stream(file.path)) as stream:
         for number, line in enumerate(stream, start=1):
             if number in file.skip or not line.strip():
                 continue

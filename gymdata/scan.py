@@ -166,12 +166,15 @@ class _Scanner:
                     result.lines += 1
                     result.rows += 1
                     message = f"the line has {chunk:,} bytes; the longest that is read has {MAX_LINE_BYTES:,}"
-                    result.findings.append(Finding("GD109", "$", message, line=result.lines))
+                    result.findings.append(
+                        Finding("GD109", "$", message, "put large values into files of their own", result.lines)
+                    )
                 else:
                     self._scan_chunk(chunk)
         except DamagedFile as error:
-            message = f"the compressed file is damaged after line {result.lines}: {error}"
-            result.findings.append(Finding("GD100", "$", message, "fetch or compress it again", line=result.lines + 1))
+            after = f" after line {result.lines}" if result.lines else ""
+            message = f"the compressed file is damaged{after}: {error.reason}"
+            result.findings.append(Finding("GD100", "$", message, error.hint, line=result.lines + 1 if result.lines else 0))
         if self.writer:
             result.parts = self.writer.close()
         return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -292,7 +293,7 @@ def _names_urls(path: Path) -> bool:
     """Whether the first row of a file names an agent by its URL: then no environment need be known to begin with."""
     from gymdata.rows.lines import open_stream
 
-    with open_stream(path) as stream:
+    with io.BufferedReader(open_stream(path)) as stream:
         try:
             reference = json.loads(stream.readline()).get("agent_ref")
         except (ValueError, AttributeError):

@@ -154,7 +154,7 @@ def _lines(
                 offset += len(line) + 1
             on_progress(str(path), min(offset, total), total)
     except DamagedFile as error:
-        message = f"the compressed file is damaged after line {number}: {error}"
+        message = f"the compressed file is damaged after line {number}: {error.reason}"
         findings.append(Finding("GD100", "$", message, "fetch or compress it again", line=number + 1))
 
 

@@ -188,7 +188,7 @@ def _read_range(part: ByteRange, answer_key: str) -> Rollouts:
                 if line.strip() and not _add(rollouts, line, answer_key):
                     rollouts.findings += [finding.at(rollouts.lines) for finding in unusable(line)]
     except DamagedFile as error:
-        message = f"the compressed file is damaged after line {rollouts.lines}: {error}"
+        message = f"the compressed file is damaged after line {rollouts.lines}: {error.reason}"
         rollouts.findings.append(Finding("GD100", "$", message, "fetch or compress it again", line=rollouts.lines + 1))
     for column in (*rollouts.fields.values(), *rollouts.components.values(), *rollouts.details.values()):
         column.pad(len(rollouts))

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -334,7 +335,7 @@ def _failures(paths: Sequence[Path]) -> Counter[str]:
     found: Counter[str] = Counter()
     for path in dict.fromkeys(beside(path, "failures.jsonl") for path in paths):
         if path.is_file():
-            with open_stream(path) as stream:
+            with io.BufferedReader(open_stream(path)) as stream:
                 for line in stream:
                     try:
                         record = msgspec.json.decode(line)

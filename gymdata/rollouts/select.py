@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -203,7 +204,7 @@ def measured(path: Path) -> Iterator[dict[str, Any]]:
     """The tasks of a profile, as `<stem>_task_statistics.jsonl` has them. Raises UsageError if the file is none."""
     if not path.is_file():
         raise UsageError(f"{path}: no such file", "give a profile; `gymdata rollouts profile` makes one")
-    with open_stream(path) as stream:
+    with io.BufferedReader(open_stream(path)) as stream:
         for number, line in enumerate(stream, 1):
             try:
                 task = msgspec.json.decode(line)
@@ -290,7 +291,9 @@ def _read_part(part: ByteRange) -> tuple[list[Row], int, list[Finding], int]:
                     agent = (judgement.row.get("agent_ref") or {}).get("name")
                     rows.append(Row(line, key or "", prompt_key or "", agent or ""))
     except DamagedFile as error:
-        findings.append(Finding("GD100", "$", f"the compressed file is damaged after line {number}: {error}", line=number + 1))
+        findings.append(
+            Finding("GD100", "$", f"the compressed file is damaged after line {number}: {error.reason}", line=number + 1)
+        )
     return rows, invalid, findings, number
 
 

@@ -139,5 +139,5 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
                     yield f"{path}:{number}", line
     except DamagedFile as error:
         raise DataError(
-            f"{path}: the compressed file is damaged after line {number}: {error}", "fetch or compress it again"
+            f"{path}: the compressed file is damaged after line {number}: {error.reason}", "fetch or compress it again"
         ) from error

@@ -57,7 +57,7 @@ def lines(path: Path) -> Iterator[Line]:
                 elif line.strip():
                     yield _line(number, line)
     except DamagedFile as error:
-        yield Line(number + 1, f"the compressed file is damaged from here on: {error}")
+        yield Line(number + 1, f"the compressed file is damaged from here on: {error.reason}")
 
 
 def _line(number: int, line: bytes) -> Line:

@@ -134,7 +134,7 @@ def _rollouts(
     path: Path, environments: Sequence[Environment], judge: Settings | None, model: Settings | None
 ) -> Iterator[tuple[int, dict[str, Any], Verifier, int]]:
     versions: dict[Verifier, str] = {}
-    with io.BufferedReader(open_stream(path)) as stream:  # type: ignore[arg-type]
+    with io.BufferedReader(open_stream(path)) as stream:
         for number, line in enumerate(stream, start=1):
             if not line.strip():
                 continue

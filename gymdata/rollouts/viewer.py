@@ -102,7 +102,7 @@ def _chunks(path: Path) -> Iterator[bytes | int | str]:
     try:
         yield from chunks(ByteRange(path, 0, path.stat().st_size))
     except DamagedFile as error:
-        yield f"the compressed file is damaged from here on: {error}"
+        yield f"the compressed file is damaged from here on: {error.reason}"
 
 
 class Renderer:

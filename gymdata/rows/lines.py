@@ -7,12 +7,15 @@ range in which it begins, so any set of adjoining ranges gives every line once.
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import Any
+
+from gymdata.errors import DataError
 
 CHUNK_BYTES = 128 * 1024
 """Read size. Larger chunks fall out of the second-level cache and decode up to two times slower."""
@@ -26,8 +29,12 @@ RANGE_BYTES = 4 * 1024 * 1024
 COMPRESSED_SUFFIXES = (".gz", ".zst")
 
 
-class DamagedFile(ValueError):
-    """A compressed file ends early, or is not what its name says."""
+class DamagedFile(DataError):
+    """A compressed file ends early, or is not what its name says; `reason` in few words."""
+
+    def __init__(self, message: str, hint: str = "", reason: str = "") -> None:
+        super().__init__(message, hint)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +61,17 @@ def chunks(part: ByteRange, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[by
     """
     with open_stream(part.path) as stream:
         if part.path.suffix in COMPRESSED_SUFFIXES:
-            yield from _split(_decompressed(stream), max_line_bytes)
+            yield from _split(iter(lambda: stream.read(CHUNK_BYTES), b""), max_line_bytes)
         else:
             yield from _split(_read_range(stream, part), max_line_bytes)
 
 
-def open_stream(path: Path) -> BinaryIO:
-    """Open a file for reading bytes, decompressed by its name."""
-    if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path))
-    if path.suffix == ".zst":
-        import zstandard
+def open_stream(path: Path) -> io.RawIOBase:
+    """Open a file for reading bytes, unbuffered, decompressed by its name.
 
-        return zstandard.open(path, "rb")
-    return open(path, "rb", buffering=0)
+    Reading raises DamagedFile where a compressed file is damaged or cut short, after all that stands before.
+    """
+    return _Decompressed(path) if path.suffix in COMPRESSED_SUFFIXES else open(path, "rb", buffering=0)
 
 
 def offset_of_line(path: Path, index: int) -> int:
@@ -83,20 +87,72 @@ def offset_of_line(path: Path, index: int) -> int:
     return offset
 
 
-def _decompressed(stream: IO[bytes]) -> Iterator[bytes]:
-    try:
-        while block := stream.read(CHUNK_BYTES):
-            yield block
-    except (EOFError, OSError, zlib.error) as error:
-        raise DamagedFile(str(error)) from error
-    except Exception as error:
-        # zstandard's own error, which cannot be named without importing the library.
-        if type(error).__name__ != "ZstdError":
-            raise
-        raise DamagedFile(str(error)) from error
+class _Decompressed(io.RawIOBase):
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._zstd = path.suffix == ".zst"
+        self._damages: tuple[type[Exception], ...] = (EOFError, gzip.BadGzipFile, zlib.error)
+        if self._zstd:
+            import zstandard
+
+            self._stream: Any = zstandard.open(path, "rb")
+            self._damages = (zstandard.ZstdError,)
+        else:
+            self._stream = gzip.open(path)  # noqa: SIM115 (closed by close)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        try:
+            # `read` would lose what it has when it comes to the damage.
+            block = self._stream.read1(len(buffer))
+        except self._damages as error:
+            raise self._damaged(str(error)) from error
+        if not block and self._zstd and not _is_whole_zstd(self._path):
+            raise self._damaged("it ends in the middle of a frame")
+        buffer[: len(block)] = block
+        return len(block)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+    def _damaged(self, reason: str) -> DamagedFile:
+        message = f"{self._path}: the compressed file is damaged: {reason}"
+        return DamagedFile(message, "fetch or compress it again", reason)
 
 
-def _read_range(stream: IO[bytes], part: ByteRange) -> Iterator[bytes]:
+def _is_whole_zstd(path: Path) -> bool:
+    """Whether a zstd file ends where a frame does, seen from the sizes in its headers: the library takes any end for one."""
+    import zstandard
+
+    size, position = os.path.getsize(path), 0
+    with open(path, "rb") as stream:
+        while position < size:
+            stream.seek(position)
+            head = stream.read(18)
+            try:
+                frame = zstandard.get_frame_parameters(head)
+            except zstandard.ZstdError:
+                return False
+            if head[1:4] == b"\x2a\x4d\x18":  # a frame to skip
+                position += 8 + int.from_bytes(head[4:8], "little")
+                continue
+            position += zstandard.frame_header_size(head)
+            last = False
+            while not last:
+                stream.seek(position)
+                block = int.from_bytes(stream.read(3), "little")
+                last, kind = bool(block & 1), block >> 1 & 3
+                position += 3 + (1 if kind == 1 else block >> 3)  # kind 1 is one byte, repeated
+                if position > size:
+                    return False
+            position += 4 * frame.has_checksum
+    return position == size
+
+
+def _read_range(stream: io.RawIOBase, part: ByteRange) -> Iterator[bytes]:
     """The bytes from the first line that begins in the range to the end of the last one that does."""
     position = part.start
     if position:

@@ -15,7 +15,7 @@ import msgspec
 
 from gymdata.errors import DataError, UsageError
 from gymdata.rows import spans
-from gymdata.rows.lines import COMPRESSED_SUFFIXES, ByteRange, DamagedFile, chunks, open_stream
+from gymdata.rows.lines import COMPRESSED_SUFFIXES, ByteRange, chunks, open_stream
 
 Record = dict[str, bytes]
 """By column the JSON text of its value."""
@@ -86,18 +86,15 @@ def member_texts(line: bytes) -> Record | Misfit:
 
 def _lines(path: Path) -> Iterator[tuple[int, Record | Misfit]]:
     number = 0
-    try:
-        for chunk in chunks(ByteRange(path, 0, 2**63)):
-            if isinstance(chunk, int):
-                number += 1
-                yield number, Misfit("GD109", "$", f"the line is too long ({chunk:,} bytes)", "shorten it")
-                continue
-            for line in chunk.split(b"\n"):
-                number += 1
-                if text := line.removeprefix(_BOM).strip():
-                    yield number, member_texts(text)
-    except DamagedFile as error:
-        raise DataError(f"{path}: the compressed file is damaged: {error}", "fetch or compress it again") from error
+    for chunk in chunks(ByteRange(path, 0, 2**63)):
+        if isinstance(chunk, int):
+            number += 1
+            yield number, Misfit("GD109", "$", f"the line is too long ({chunk:,} bytes)", "shorten it")
+            continue
+        for line in chunk.split(b"\n"):
+            number += 1
+            if text := line.removeprefix(_BOM).strip():
+                yield number, member_texts(text)
 
 
 def _array(path: Path) -> Iterator[tuple[int, Record | Misfit]]:
@@ -116,7 +113,7 @@ def _array(path: Path) -> Iterator[tuple[int, Record | Misfit]]:
 
 def _table(path: Path, delimiter: str) -> Iterator[tuple[int, Record | Misfit]]:
     csv.field_size_limit(sys.maxsize)
-    with open_stream(path) as binary, io.TextIOWrapper(io.BufferedReader(binary), "utf-8-sig", newline="") as stream:  # pyright: ignore[reportArgumentType]
+    with open_stream(path) as binary, io.TextIOWrapper(io.BufferedReader(binary), "utf-8-sig", newline="") as stream:
         reader = csv.reader(stream, delimiter=delimiter, strict=True)
         try:
             header = next(reader, None)

@@ -15,7 +15,7 @@ from gymdata.atomic import writing
 from gymdata.errors import DataError, UsageError
 from gymdata.rows import spans
 from gymdata.rows.chat import translate
-from gymdata.rows.lines import COMPRESSED_SUFFIXES, ByteRange, DamagedFile, chunks
+from gymdata.rows.lines import COMPRESSED_SUFFIXES, ByteRange, chunks
 from gymdata.validation.findings import Finding
 from gymdata.validation.judge import Kind, is_error, judge
 from gymdata.validation.rules import files, syntax
@@ -157,15 +157,12 @@ def _removed(line: bytes, paths: list[str]) -> tuple[bytes, list[str]]:
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     number = 0
-    try:
-        for chunk in chunks(ByteRange(path, 0, 2**63)):
-            if isinstance(chunk, int):
-                raise DataError(f"{path}: line {number + 1} is too long to repair ({chunk:,} bytes)", "shorten it first")
-            for line in chunk.split(b"\n"):
-                number += 1
-                yield number, line
-    except DamagedFile as error:
-        raise DataError(f"{path}: the compressed file is damaged: {error}", "fetch or compress it again") from error
+    for chunk in chunks(ByteRange(path, 0, 2**63)):
+        if isinstance(chunk, int):
+            raise DataError(f"{path}: line {number + 1} is too long to repair ({chunk:,} bytes)", "shorten it first")
+        for line in chunk.split(b"\n"):
+            number += 1
+            yield number, line
 
 
 def _hunk(number: int, old: bytes, new: bytes, names: list[str]) -> str:

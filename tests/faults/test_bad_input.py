@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from gymdata.cli.main import main
 from gymdata.validate import Target, measure
 from gymdata.validation.catalogue import RULES
 
@@ -91,6 +92,25 @@ def test_a_damaged_file_with_mixed_fields_is_looked_at_again_up_to_the_damage(tm
     report = measure(Target(path), kind="task").report
     assert report.valid == 400
     assert {"GD100", "GD503"} <= {finding.code for finding in report.findings}
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_compressed_file_that_was_cut_is_told_by_every_command(tmp_path, capsys, suffix):
+    row = '{"responses_create_params": {"input": "What is %d+0?"}, "expected_answer": "%d", "noise": "%s"}\n'
+    noise = random.Random(0)
+    rows = "".join(row % (number, number, noise.randbytes(400).hex()) for number in range(500)).encode()
+    data = gzip.compress(rows) if suffix == ".gz" else zstandard.ZstdCompressor().compress(rows)
+    path = tmp_path / f"rows.jsonl{suffix}"
+    path.write_bytes(data[: len(data) * 9 // 10])
+    report = measure(Target(path)).report
+    assert [(one.code, one.line) for one in report.findings if one.code != "GD501"] == [("GD100", report.valid + 1)]
+    path.write_bytes(data[:12])
+    assert [(one.code, one.line) for one in measure(Target(path)).report.findings] == [("GD100", 0)]
+    path.write_bytes(data[: len(data) * 9 // 10])
+    for command in (["validate", "--gold", "--env", "math"], ["validate", "--fix"], ["diff", str(path)]):
+        assert main([*command, str(path)]) == 1
+        said = capsys.readouterr()
+        assert "internal error" not in said.err
 
 
 def test_a_line_of_fifty_megabytes_works(tmp_path):

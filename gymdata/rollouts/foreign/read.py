@@ -146,4 +146,4 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes | str]]:
                 if line.strip():
                     yield f"{path}:{number}", line
     except DamagedFile as error:
-        yield f"{path}:{number + 1}", f"the compressed file is damaged from here on: {error}"
+        yield f"{path}:{number + 1}", f"the compressed file is damaged from here on: {error.reason}"
