@@ -303,7 +303,7 @@ def _nested(value: Any, texts: list[str], depth: int = 0) -> int | None:
     return 0
 
 
-_ELSEWHERE = frozenset({"task_id", "task_input", "response", "reward"})
+_ELSEWHERE = frozenset({"task_id", "task_input", "response", "reward", "_ng_rollout_id", "capture_rollout_id"})
 _OUTPUT_MESSAGE = frozenset({"type", "id", "role", "status", "content"})
 _FUNCTION_CALL = frozenset({"type", "call_id", "name", "arguments", "id", "status"})
 _FUNCTION_CALL_OUTPUT = frozenset({"type", "call_id", "output", "id", "status"})

@@ -53,7 +53,8 @@ ODD: list[Any] = [
     [{"role": "user", "content": "hi"}], {"role": "user"}, {"name": ""}, [TOOL], [CALL], [OUTPUT], [SAID], "file:///x",
 ]  # fmt: skip
 KEYS = ["input", "role", "content", "type", "call_id", "name", "arguments", "output", "id", "status", "tools", "strict", "text", "phase",
-        "temperature", "metadata", "reasoning", "expected_answer", "options", "agent_ref", "task_id", "response", "_x", "annotations"]  # fmt: skip
+        "temperature", "metadata", "reasoning", "expected_answer", "options", "agent_ref", "task_id", "response", "_x", "annotations",
+        "_ng_rollout_id", "capture_rollout_id"]  # fmt: skip
 
 
 def mutate(row: Any, choose: random.Random) -> Any:
@@ -136,6 +137,11 @@ def test_rows_with_a_byte_changed(row, data):
     for _ in range(data.draw(st.integers(1, 3))):
         line[data.draw(st.integers(0, len(line) - 1))] = data.draw(st.integers(0, 255))
     agree(bytes(line).replace(b"\n", b" "))
+
+
+@pytest.mark.parametrize("key", ["_ng_rollout_id", "capture_rollout_id"])
+def test_ids_of_rollouts_are_left_to_the_exact_path(key):
+    assert not agree(json.dumps({**SEEDS[0], key: 5}).encode())
 
 
 def test_repeated_keys_are_left_to_the_exact_path():
