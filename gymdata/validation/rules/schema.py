@@ -101,7 +101,11 @@ def _beyond_gym(params: Mapping[str, Any]) -> Iterator[Finding]:
     for at, item in _objects(params.get("input"), (*root, "input")):
         yield from beyond_gym_in_item(at, item)
         for part_at, part in _objects(item.get("content"), (*at, "content")):
-            if part.get("logprobs") and item.get("type", "message") == "message":
+            if (
+                part.get("logprobs")
+                and part.get("type", "output_text") == "output_text"
+                and item.get("type", "message") == "message"
+            ):
                 yield _crash((*part_at, "logprobs"))
         lost = next((key for key in ("tool_calls", "function_call") if item.get(key)), None)
         if lost and item.get("type", "message") == "message" and isinstance(item.get("content"), str | list):

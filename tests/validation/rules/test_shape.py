@@ -192,6 +192,13 @@ def test_what_only_nemo_gym_minds_is_a_warning_and_the_row_is_taken(params: dict
     assert dumped is not None
 
 
+def test_log_probabilities_stop_nemo_gym_only_in_parts_that_may_have_them() -> None:
+    token = {"token": "x", "bytes": [], "logprob": 0, "top_logprobs": []}
+    said = {"type": "output_text", "text": "x", "annotations": [], "logprobs": [token]}
+    assert places(input=[{"role": "assistant", "id": "m", "content": [said]}]) == [("GD212", ".input[0].content[0].logprobs")]
+    assert places(input=[{"role": "user", "content": [{"type": "input_text", "text": "x", "logprobs": "any"}]}]) == []
+
+
 @pytest.mark.parametrize("agent", ["math", None, [], {"type": "responses_api_agents"}, {"name": 1}, {"name": ""}])
 def test_an_agent_ref_must_name_an_agent(agent: Any) -> None:
     found, params = schema.check({"responses_create_params": {"input": "x"}, "agent_ref": agent})
