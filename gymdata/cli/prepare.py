@@ -203,10 +203,10 @@ def tell_bundled(environments: list[Environment]) -> None:
 
 def print_report(report: Report, form: str, max_findings: int | None = None) -> None:
     """Print the findings: JSON on standard output, or text on standard error, so that standard output stays clean."""
-    from gymdata.validation.reporters import render
+    from gymdata.validation.reporters import pieces, render
 
     if form == "json":
-        print(render(report, "json"), end="")
+        sys.stdout.writelines(pieces(report, "json"))
     elif report.errors or report.warnings:
         print(render(report, "text", max_findings=max_findings, color=sys.stderr.isatty()), file=sys.stderr)
 

@@ -48,11 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Validate; 0 no error, 1 errors."""
     from gymdata import validate
-    from gymdata.atomic import write_bytes
+    from gymdata.atomic import writing
     from gymdata.cli.progress import Progress
     from gymdata.errors import UsageError
     from gymdata.validation.report import Report
-    from gymdata.validation.reporters import render
+    from gymdata.validation.reporters import pieces, render
     from gymdata.validation.reporters.text import summary
 
     if args.changed:
@@ -77,11 +77,13 @@ def run(args: argparse.Namespace) -> int:
         reports, checked, unanswered = validate.with_gold(found, reports, args.env, args.config, jobs=jobs, on_progress=progress)
     report = Report(tuple(reports))
     progress.clear()
-    text = render(report, args.format, max_findings=args.max_findings, color=args.output is None and _color(sys.stdout))
+    color = args.output is None and _color(sys.stdout)
+    text = pieces(report, args.format, max_findings=args.max_findings, color=color)
     if args.output:
-        write_bytes(args.output, text.encode())
+        with writing(args.output) as temporary, open(temporary, "w", encoding="utf-8") as stream:
+            stream.writelines(text)
     else:
-        sys.stdout.write(text)
+        sys.stdout.writelines(text)
     if args.gold:
         print(f"gold check: {checked:,} rows; {unanswered:,} of them have no answer of their own to try", file=sys.stderr)
     if args.format == "text":

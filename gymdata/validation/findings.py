@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["error", "warning"]
@@ -20,7 +20,7 @@ class Finding:
 
     def at(self, line: int) -> Finding:
         """The same finding, placed on a line."""
-        return replace(self, line=line)
+        return Finding(self.code, self.path, self.message, self.hint, line)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator
 
 from typing_extensions import TypedDict  # pydantic takes that of `typing` from Python 3.12 on
 
 from gymdata.validation.catalogue import RULES
 from gymdata.validation.findings import Finding, Severity
-from gymdata.validation.report import Report
+from gymdata.validation.report import FileReport, Report
 
 
 class FindingDocument(TypedDict):
@@ -53,13 +52,10 @@ class Document(TypedDict):
 
 def document(report: Report, max_findings: int | None = None) -> Document:
     """The report, with its first `max_findings` findings."""
-    left = iter(range(max_findings)) if max_findings is not None else None
-    files: list[FileDocument] = []
-    for file in report.files:
-        findings: Sequence[Finding] = file.findings
-        if left is not None:
-            findings = [finding for finding, _ in zip(file.findings, islice(left, len(file.findings)), strict=False)]
-        files.append({"file": file.file, "rows": file.rows, "valid": file.valid, "findings": [_finding(one) for one in findings]})
+    files: list[FileDocument] = [
+        {"file": file.file, "rows": file.rows, "valid": file.valid, "findings": list(map(_finding, findings))}
+        for file, findings in _chosen(report, max_findings)
+    ]
     summary: SummaryDocument = {
         "files": len(report.files),
         "rows": report.rows,
@@ -72,7 +68,32 @@ def document(report: Report, max_findings: int | None = None) -> Document:
 
 def render(report: Report, max_findings: int | None = None) -> str:
     """The document as text in ASCII, so that no terminal, pipe or half of a surrogate pair can spoil it."""
-    return json.dumps(document(report, max_findings), indent=2) + "\n"
+    return "".join(pieces(report, max_findings))
+
+
+def pieces(report: Report, max_findings: int | None = None) -> Iterator[str]:
+    """The text of the document, finding by finding: of millions it is ten times as large as they are."""
+    begin, *rests = json.dumps(document(report, 0), indent=2).split(_NO_FINDINGS)
+    yield begin
+    for (_, findings), rest in zip(_chosen(report, max_findings), rests, strict=True):
+        separator = '"findings": ['
+        for finding in findings:
+            members = ",\n          ".join(f'"{name}": {json.dumps(value)}' for name, value in _finding(finding).items())
+            yield f"{separator}\n        {{\n          {members}\n        }}"
+            separator = ","
+        yield ("\n      ]" if findings else _NO_FINDINGS) + rest
+    yield "\n"
+
+
+_NO_FINDINGS = '"findings": []'
+
+
+def _chosen(report: Report, max_findings: int | None) -> Iterator[tuple[FileReport, list[Finding]]]:
+    left = None if max_findings is None else max(0, max_findings)
+    for file in report.files:
+        findings = file.findings[:left]
+        left = None if left is None else left - len(findings)
+        yield file, findings
 
 
 def _finding(finding: Finding) -> FindingDocument:

@@ -5,6 +5,7 @@ import json
 from gymdata.validation.findings import Finding
 from gymdata.validation.report import FileReport, Report
 from gymdata.validation.reporters import render
+from gymdata.validation.reporters.json import document, pieces
 
 REPORT = Report(
     (
@@ -52,6 +53,11 @@ def test_a_limit_cuts_findings_and_not_the_summary():
     document = json.loads(render(REPORT, "json", max_findings=1))
     assert [len(file["findings"]) for file in document["files"]] == [1, 0]
     assert document["summary"]["warnings"] == 1
+
+
+def test_written_finding_by_finding_it_is_one_plain_document():
+    for report in (REPORT, Report(()), Report((FileReport('"findings": []', 0, 0, []), *REPORT.files, *REPORT.files))):
+        assert "".join(pieces(report)) == json.dumps(document(report), indent=2) + "\n"
 
 
 def test_it_can_be_printed_anywhere():
