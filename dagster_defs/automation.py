@@ -31,10 +31,6 @@ WHEN_INPUTS_CHANGE = (
 ).with_label("what it is made from has changed")
 """Not `eager`, which fires whenever an input was made again, were it the same."""
 
-WHEN_MADE_AGAIN = (cast("Any", dg.AutomationCondition.any_deps_updated()).since_last_handled() & _settled).with_label(
-    "what it checks was made again"
-)
-
 SOURCE = dg.AssetKey("source_files")
 TAG = "gymdata/state"
 

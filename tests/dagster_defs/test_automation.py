@@ -32,6 +32,8 @@ class Daemon:
             defs, self.project.instance, asset_selection=dg.AssetSelection.all(), cursor=self.cursor
         )
         self.cursor = result.cursor
+        # Checks run with their assets: asked for by themselves they would run a second time.
+        assert not [one.key for one in result.results if isinstance(one.key, dg.AssetCheckKey) and not one.true_subset.is_empty]
         asked = {
             one.key.to_user_string()
             for one in result.results
