@@ -28,8 +28,8 @@ def builtin_names() -> list[str]:
 
 
 def own_names() -> list[str]:
-    """The user's own environments, sorted: the stem of each YAML in their folder."""
-    return sorted(file.stem for file in own_folder().glob("*.yaml"))
+    """The user's own environments, sorted: the stem of each YAML in their folder; hidden ones are what editors and systems leave."""
+    return sorted(file.stem for file in own_folder().glob("*.yaml") if not file.name.startswith("."))
 
 
 def names() -> list[str]:

@@ -38,13 +38,15 @@ def read_suite(path: Path) -> dict[str, Any]:
         suite = json.loads(path.read_bytes())
         entries = suite["expectations"]
         for entry in entries:
+            if not isinstance(entry.get("description") or "", str):
+                raise TypeError
             entry["meta"] = {"name": _name(entry["type"], entry["kwargs"]), "table": "facts", **(entry.get("meta") or {})}
         suite["meta"] = {"parameters": {}, **(suite.get("meta") or {})}
     except FileNotFoundError:
         raise ConfigError("there is no such file", "`gymdata expectations draft` proposes a suite", str(path)) from None
     except json.JSONDecodeError as error:
         raise ConfigError(f"not JSON: {error.msg}", "mend the file", str(path), error.lineno) from None
-    except (UnicodeDecodeError, KeyError, TypeError, AttributeError, ValueError):
+    except (UnicodeDecodeError, KeyError, TypeError, AttributeError, ValueError, RecursionError):
         raise ConfigError(
             "not a suite of Great Expectations",
             'it is {"name": ..., "expectations": [{"type": ..., "kwargs": {...}}, ...]}; `gymdata expectations draft` writes one',

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import dagster as dg
 import pytest
 
+from dagster_defs import checks
 from tests.dagster_defs.conftest import Project, made, row
 from tests.servers.fixtures import OWNER
 from tests.servers.hub import Hub
@@ -174,6 +176,20 @@ def test_rows_are_counted_against_what_is_published(
     hub.add_repo("acme/sums", {"train.jsonl": "\n".join([*GOOD, row("4 + 0")]).encode()})
     found = check(project.run("prepare", resources=resources), "rows_kept")
     assert not found.passed and "3 rows, 4 before" in (found.description or "")
+
+
+@pytest.mark.parametrize(
+    "expectation",
+    [
+        {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "key"}, "meta": {"name": "größe"}},
+        {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "key"}, "description": ["each row once"]},
+    ],
+)
+def test_no_suite_keeps_the_others_from_being_loaded(project: Project, suite, expectation: dict) -> None:
+    project.declare(train=GOOD)
+    suite(expectation)
+    names = [spec.name for spec in checks.specs()]
+    assert "tokens_in_context" in names and all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in names)
 
 
 def test_an_environment_without_a_suite_has_nothing_to_be_checked_against(project: Project) -> None:

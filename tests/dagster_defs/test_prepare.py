@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 
 from dagster_defs.home import ensure_home
+from dagster_defs.partitions import usable
 from dagster_defs.prepare import main
 from gymdata.errors import UsageError
 from tests.dagster_defs.conftest import Project, row
@@ -50,6 +51,13 @@ def test_invalid_rows_are_listed_and_exit_with_1(project: Project, capfd: pytest
     assert main(["math"]) == 1
     err = capfd.readouterr().err
     assert "train.jsonl:3" in err and "nothing was written" in err and "Traceback" not in err
+
+
+def test_no_name_of_an_environment_keeps_the_others_from_being_loaded() -> None:
+    assert dg.StaticPartitionsDefinition(usable(["math", "a...b", "new\nline", "Größe 2"])).get_partition_keys() == [
+        "math",
+        "Größe 2",
+    ]
 
 
 @pytest.mark.parametrize("words", [["maths"], []])

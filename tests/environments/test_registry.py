@@ -71,6 +71,13 @@ def test_an_environment_of_ones_own_is_found_in_environments(tmp_path):
     assert registry.load("environments/mine.yaml").name == "mine"
 
 
+def test_hidden_files_are_no_environments(tmp_path):
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments/mine.yaml").write_text(OWN)
+    (tmp_path / "environments/._mine.yaml").write_bytes(b"\x00\x05\x16\x07")  # what macOS leaves beside it
+    assert registry.own_names() == ["mine"]
+
+
 def test_the_folder_can_be_another(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/math.yaml").write_text(OWN)
