@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,8 @@ from gymdata.errors import ExternalError, GymdataError
 RETRIES = dg.RetryPolicy(max_retries=3, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """Of steps that reach out to a server: 10, 20 and 40 seconds later, give or take."""
 
+OPTIONS = "An option such as `--download` is set here under Config: `resources: {preparation: {config: {download: true}}}`."
+
 
 @contextmanager
 def explained() -> Iterator[None]:
@@ -22,5 +25,7 @@ def explained() -> Iterator[None]:
     except GymdataError as error:
         resources.onlooker.failed(error)
         outside = isinstance(error, ExternalError)
-        hint = {"what to do": dg.MetadataValue.md(error.hint)} if error.hint else {}
+        named = re.search(r"(^|\s)--[a-z]", f"{error.message}\n{error.hint}")
+        said = "\n\n".join(filter(None, [error.hint, OPTIONS if named else ""]))
+        hint = {"what to do": dg.MetadataValue.md(said)} if said else {}
         raise dg.Failure(error.message, metadata=hint, allow_retries=outside) from None

@@ -228,7 +228,8 @@ def histogram(
         shapes.append(f'<path d="M8 {base}H{width - 8}" stroke="#888"/>')
         for step in range(5):
             anchor = ("start", "middle", "middle", "middle", "end")[step]
-            mark = f"{low + (high - low) * step // 4:,}" + ("+" if step == 4 and numbers[-1] >= high else "")
+            mark = f"{low + ((limits[1] if limits else high) - low) * step // 4:,}"
+            mark += "+" if step == 4 and numbers[-1] >= high else ""
             shapes.append(f'<text x="{8 + step * (width - 16) / 4:.0f}" y="{base + 14}" text-anchor="{anchor}">{mark}</text>')
     size = len(values) * (height + gap)
     svg = (

@@ -148,11 +148,16 @@ class Hub(dg.ConfigurableResource):
             if not organization:
                 raise UsageError(
                     "to which repository?",
-                    "set `organization` or `repo_id` of the resource `hub`, or hf_organization in env.yaml",
+                    "under Config: `resources: {hub: {config: {organization: NAME}}}`, or `repo_id: OWNER/NAME`;"
+                    " or hf_organization in env.yaml",
                 )
             prefix = settings.get("hf_dataset_prefix", "Nemotron-RL")
             repo_id = repository_name(organization, environment.name, environment.domain, prefix)
         return Target(repo_id, create_pr=True, message=self.message, private=self.private)
+
+
+ASK = "resources: {sampling: {config: {model_urls: ['http://127.0.0.1:8000/v1']}}}"
+"""What to write under Config, that a model is asked."""
 
 
 class Sampling(dg.ConfigurableResource):
@@ -207,7 +212,7 @@ class Sampling(dg.ConfigurableResource):
 
         settings = self.servers()
         if settings is None:
-            raise UsageError("which model server?", "set `model_urls` of the resource `sampling`")
+            raise UsageError("which model server?", f"under Config: `{ASK}`")
         wanted = {"temperature": self.temperature, "max_output_tokens": self.max_output_tokens}
         return Run(
             rows=(rows,),

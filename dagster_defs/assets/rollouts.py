@@ -10,7 +10,7 @@ from dagster_defs import metadata
 from dagster_defs.automation import WHEN_INPUTS_CHANGE
 from dagster_defs.failures import RETRIES, explained
 from dagster_defs.partitions import environments
-from dagster_defs.resources import Preparation, Sampling
+from dagster_defs.resources import ASK, Preparation, Sampling
 from gymdata.engine.local import default_jobs
 from gymdata.environments import registry
 from gymdata.errors import ExternalError
@@ -28,15 +28,17 @@ from gymdata.manifest import fingerprint, sha256
     deps=["train_split"],
 )
 def rollouts(context: dg.AssetExecutionContext, preparation: Preparation, sampling: Sampling) -> Iterator[dg.MaterializeResult]:
-    """**Several answers of a model to each task**, scored by the environment's verifier. Only run by hand; a run that makes the train
+    """**Several answers of a model to each task**, scored by the environment's verifier. Only run by hand: with a model server under
+    *Config*, `resources: {sampling: {config: {model_urls: ['http://127.0.0.1:8000/v1']}}}`. Without one, a run that makes the train
     split, too, leaves it out.
 
     A run that was interrupted, or whose server went away, goes on where it stopped.
     """
     from gymdata.rollouts.collect import collect
 
-    if context.run.asset_selection is None or dg.AssetKey("train_split") in context.run.asset_selection:
-        context.log.info("no model was asked: materialize this asset without the train split for that")
+    selection = context.run.asset_selection
+    if not sampling.model_urls and (selection is None or dg.AssetKey("train_split") in selection):
+        context.log.info(f"no model was asked: under Config there is no `{ASK}`")
         return
     with explained():
         environment = registry.load(context.partition_key)
@@ -45,8 +47,10 @@ def rollouts(context: dg.AssetExecutionContext, preparation: Preparation, sampli
         for note in progress.notes:
             context.log.info(note)
         if progress.owed or progress.interrupted:
+            why = "".join(f"; {count:,} {kind}" for kind, count in sorted(progress.failed.items()))
             raise ExternalError(
-                f"{progress.owed:,} of {progress.total:,} rollouts are missing", "run it again: it goes on from there"
+                f"{progress.owed:,} of {progress.total:,} rollouts are missing{why}",
+                f"run it again: it goes on from there; `{run.files.failures}` says of each why it failed",
             )
     failed = [{"kind": kind, "rollouts": count} for kind, count in sorted(progress.failed.items())]
     yield dg.MaterializeResult(
@@ -54,11 +58,11 @@ def rollouts(context: dg.AssetExecutionContext, preparation: Preparation, sampli
             "dagster/row_count": progress.before + progress.done,
             "made by this run": progress.done,
             "given up": progress.given_up + progress.final_failures,
-            **({"mean reward": progress.rewards.mean} if progress.rewards.mean is not None else {}),
+            **({"mean reward": round(progress.rewards.mean, 6)} if progress.rewards.mean is not None else {}),
             **({"failed": metadata.table(failed, ["kind", "rollouts"])} if failed else {}),
             "model": progress.model,
             "output tokens": progress.output_tokens,
-            "seconds": progress.seconds,
+            "seconds": round(progress.seconds, 3),
             "file": metadata.path(run.files.rollouts),
             "next": dg.MetadataValue.md(f"`gymdata rollouts show {run.files.rollouts}` shows them one by one"),
         },
@@ -107,7 +111,7 @@ def rewards(context: dg.AssetExecutionContext, sampling: Sampling) -> dg.Materia
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": scored,
-            **({"mean reward": sum(map(mul, found.rewards, found.rewards.values())) / scored} if scored else {}),
+            **({"mean reward": round(sum(map(mul, found.rewards, found.rewards.values())) / scored, 6)} if scored else {}),
             "rewards": dg.MetadataValue.md(metadata.histogram({"reward": percents}, "%", "rollouts", 20, limits)),
             "other rewards than stored": len(found.differences),
             **({"changed": metadata.table(changed, ["line", "stored", "reward", "reason"])} if changed else {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from xml.etree import ElementTree
 
 from dagster_defs import metadata
@@ -40,6 +41,12 @@ def test_the_histogram_is_a_picture_whose_bars_hold_all_rows() -> None:
     texts = [element.text or "" for element in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert "train: 101 rows, median 5, most 10,000 tokens" in texts and any(text.endswith("+") for text in texts)
     assert metadata.histogram({"train": []}, "tokens") == "no tokens were counted"
+
+
+def test_the_scale_of_a_histogram_with_limits_ends_at_them() -> None:
+    shown = metadata.histogram({"reward": [0, 100]}, "%", "rollouts", 20, (0, 100))
+    picture = base64.b64decode(shown.split("base64,")[1].rstrip(")")).decode()
+    assert re.findall(r">(\d+)</text>", picture) == ["0", "25", "50", "75", "100"]
 
 
 def test_statistics_of_several_splits_are_one_table() -> None:

@@ -69,6 +69,27 @@ def test_without_a_server_the_failure_says_what_to_set(project: Project) -> None
     assert "model server" in failures(result)[0]
 
 
+def test_a_run_that_names_a_server_makes_splits_and_rollouts_together(project: Project) -> None:
+    project.declare(train=ROWS)
+    with ModelServer() as server:
+        sampling = {"model_urls": [server.url], "num_repeats": 4}
+        result = project.run("", "source_files", "validated_rows", "train_split", *ASSETS, resources={"sampling": sampling})
+    assert failures(result) == []
+    assert made(result).keys() >= set(ASSETS)
+
+
+def test_missing_rollouts_are_told_with_their_reasons(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dagster_defs.failures.ExternalError", ())  # nothing is worth another try, which comes after 10 seconds
+    project.declare(train=ROWS)
+    config = project.folder / "environments" / "math.yaml"
+    config.write_text(config.read_text().replace("should_use_judge: false", "should_use_judge: true"))
+    assert project.run().success
+    with ModelServer() as server:  # which answers what a judge is asked with a number, too
+        sampling = {"model_urls": [server.url], "num_repeats": 8}
+        result = project.run("", "rollouts", resources={"sampling": sampling})
+    assert "rollouts are missing" in failures(result)[0] and "judge_failed: no_label" in failures(result)[0]
+
+
 def test_a_run_that_makes_the_train_split_asks_no_model(project: Project) -> None:
     project.declare(train=ROWS)
     result = project.run("", "source_files", "validated_rows", "train_split", *ASSETS)
