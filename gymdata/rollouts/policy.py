@@ -427,6 +427,8 @@ class Trajectory:
             body = {**to_chat(params, self._style, with_ids=settings.token_bridge == "prefix"), **own}
         except Inexpressible as error:
             raise RequestFailed("inexpressible", f"responses_create_params.{error}") from error
+        except (TypeError, KeyError, AttributeError) as error:
+            raise _malformed(params, error) from error
         if settings.token_ids and "return_token_ids" not in self._policy.dropped:
             body |= {"return_token_ids": True, "logprobs": True, "top_logprobs": body.get("top_logprobs", 0)}
         return "/chat/completions", body
@@ -493,6 +495,15 @@ def _prefix_ignored(body: Mapping[str, Any], prompt: list[int] | None) -> Unbrid
     if prefix is None or (prompt is not None and prompt[: len(prefix)] == prefix):
         return None
     return Unbridgeable("prefix_ignored", "the server does not keep to required_prefix_token_ids")
+
+
+def _malformed(params: Mapping[str, Any], error: Exception) -> Exception:
+    """What is wrong with a request on which the translation failed; the error itself where nothing is."""
+    from gymdata.validation.judge import is_error
+    from gymdata.validation.rules.schema import check as check_row
+
+    wrong = [finding for finding in check_row({"responses_create_params": dict(params)})[0] if is_error(finding)]
+    return RequestFailed("inexpressible", f"{wrong[0].path[2:]}: {wrong[0].message}") if wrong else error
 
 
 def _denied(endpoint: Endpoint, status: int, data: bytes) -> UsageError:

@@ -32,11 +32,11 @@ from gymdata.rollouts.judge import Judge, judge_settings, score
 from gymdata.rollouts.kept import Full, Kept
 from gymdata.rollouts.overflow import Overflow
 from gymdata.rollouts.plan import Who
-from gymdata.rollouts.policy import Policy, Settings
+from gymdata.rollouts.policy import Policy, RequestFailed, Settings
 from gymdata.rollouts.refusals import Refused, refused
 from gymdata.rollouts.run import Scoring, scoring
 from gymdata.rollouts.sequences import Sequences
-from gymdata.rollouts.sse import chat_events
+from gymdata.rollouts.sse import chat_events, response_events
 from gymdata.rollouts.tasks import Samples
 from gymdata.rollouts.tokens import TOKEN_IDS
 from gymdata.verifiers import Verdict
@@ -241,24 +241,33 @@ class Server:
 
     async def _responses(self, request: web.Request) -> web.Response:
         params = await _body(request)
-        if "input" not in params:
-            raise Refused(400, "`input` is missing", param="input")
+        stream = params.pop("stream", None)
+        params.pop("stream_options", None)
+        if not _asks(params):
+            raise Refused(400, "`input` is missing, or neither a text nor a list of items", param="input")
         params = self._limited(params, "max_output_tokens")
         started = time.time()
         with self._recording(request) as rollout:
             async with await self._model().begin(_wish(request)) as place:
-                turn = await place.respond(params)
+                try:
+                    turn = await place.respond(params)
+                except RequestFailed as error:  # which tells places as they are in a row
+                    error.message = error.message.removeprefix("responses_create_params.")
+                    raise
             if isinstance(turn, Overflow):
                 raise refused(turn)
             rollout.take(turn.items)
         reason = agent.REASONS[turn.stopped]
         reply = {**agent.response(params, turn.items, turn.usage, reason, started), "model": self._model().model}
-        return _json(reply | ({"unbridged": asdict(turn.unbridged)} if turn.unbridged else {}))
+        reply |= {"unbridged": asdict(turn.unbridged)} if turn.unbridged else {}
+        return _stream(response_events(reply)) if stream else _json(reply)
 
     async def _chat(self, request: web.Request) -> web.Response:
         body = await _body(request)
-        if not isinstance(body.get("messages"), list):
-            raise Refused(400, "`messages` is no list", param="messages")
+        try:
+            msgspec.convert(body, _ChatRequest)
+        except msgspec.ValidationError as error:
+            raise Refused(400, f"no chat request: {error}", param="messages") from error
         if body.get("n") not in (None, 1):
             raise Refused(400, "one answer per request: `n` must be 1", param="n")
         stream, options = body.pop("stream", None), body.pop("stream_options", None) or {}
@@ -270,7 +279,7 @@ class Server:
                 raise refused(reply)
             rollout.take([reply["choices"][0]["message"]])
         if stream:
-            return web.Response(body=chat_events(reply, bool(options.get("include_usage"))), content_type="text/event-stream")
+            return _stream(chat_events(reply, bool(options.get("include_usage"))))
         return _json(reply)
 
     def _model(self) -> Policy:
@@ -282,7 +291,7 @@ class Server:
         """A request without its nulls, and with the limit of tokens that it asks for or the server has. Raises Refused."""
         body = {key: value for key, value in body.items() if value is not None}
         if body.get("stream"):
-            raise Refused(400, "Responses are not streamed: leave `stream` out", param="stream")
+            raise Refused(400, "a rollout is not streamed: leave `stream` out", param="stream")
         most = self._serving.max_output_tokens
         asked = body.get(limit, most)
         if asked is None:
@@ -405,8 +414,9 @@ class Server:
         """A whole rollout of a row: asked for, with its tools, and scored."""
         row = await _body(request)
         params = row.get("responses_create_params")
-        if not isinstance(params, dict) or "input" not in params:
-            raise Refused(422, "`responses_create_params` is no object with an `input`", param="responses_create_params")
+        if not isinstance(params, dict) or not _asks(params):
+            message = "`responses_create_params` is no object with an `input`, a text or a list of items"
+            raise Refused(422, message, param="responses_create_params")
         params = self._limited(params, "max_output_tokens")
         key = request.headers.get("Idempotency-Key")
         if key is None:
@@ -479,6 +489,38 @@ async def _body(request: web.Request) -> dict[str, Any]:
         raise Refused(400, f"the body is no JSON object: {error}", code="malformed_json") from error
 
 
+class _Function(msgspec.Struct):
+    name: str
+
+
+class _Named(msgspec.Struct):
+    """A call, or a tool: both have a function."""
+
+    function: _Function
+
+
+class _Part(msgspec.Struct):
+    type: str
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str | list[_Part] | None = None
+    tool_calls: list[_Named] | None = None
+
+
+class _ChatRequest(msgspec.Struct):
+    """What is read here of a chat request; all else is left to the model server."""
+
+    messages: list[_Message]
+    tools: list[_Named] | None = None
+    stream_options: dict[str, Any] | None = None
+
+
+def _asks(params: Mapping[str, Any]) -> bool:
+    return isinstance(params.get("input"), str | list)
+
+
 def _path_id(request: web.Request) -> str | None:
     """The rollout that a path names, if it names one."""
     name = request.match_info.get("rollout")
@@ -495,6 +537,10 @@ def _wish(request: web.Request) -> int:
 
 def _number(data: bytes) -> int:
     return int.from_bytes(hashlib.sha256(data).digest()[:8], "big")
+
+
+def _stream(events: bytes) -> web.Response:
+    return web.Response(body=events, content_type="text/event-stream")
 
 
 def _json(value: Any, status: int = 200) -> web.Response:

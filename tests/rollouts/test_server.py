@@ -20,6 +20,7 @@ import pytest
 from gymdata.environments.registry import load
 from gymdata.rollouts.policy import Settings
 from gymdata.rollouts.server import Server, Serving, aggregate
+from tests.rollouts.test_vllm import PYTHON, missing
 from tests.servers.model import ModelServer
 
 pytest.importorskip("math_verify", reason="the extra `verifiers` is not installed")
@@ -135,12 +136,22 @@ def test_a_verifier_that_cannot_decide_is_an_error_and_no_reward():
         ("/verify", {**sum_row(), "agent_ref": {"name": "nobody"}, "response": said("x")}, 400, "'nobody' is none of"),
         ("/run", {"agent_ref": {"name": AGENTS["math_with_judge"]}}, 422, "responses_create_params"),
         ("/v1/responses", {"model": "x"}, 400, "`input` is missing"),
-        ("/v1/responses", {"input": "x", "stream": True}, 400, "not streamed"),
+        ("/run", {"responses_create_params": {"input": "x", "stream": True}}, 400, "not streamed"),
+        ("/run", {"responses_create_params": {"input": 5}}, 422, "`input`"),
+        ("/v1/responses", {"input": None}, 400, "`input` is missing"),
+        ("/v1/responses", {"input": ["x"]}, 400, 'input[0]: the item is the string "x"'),
+        ("/v1/responses", {"input": [{"type": "function_call"}]}, 400, "`arguments` is missing"),
+        ("/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, 400, "`text` is missing"),
+        ("/v1/responses", {"input": "x", "tools": 5}, 400, "tools: `tools` is the number 5"),
+        ("/v1/chat/completions", {"messages": [5]}, 400, "$.messages[0]"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": 5}]}, 400, "$.messages[0].content"),
+        ("/v1/chat/completions", {"messages": [], "tools": [{"type": "function"}]}, 400, "$.tools[0]"),
+        ("/v1/chat/completions", {"messages": [], "stream": True, "stream_options": 5}, 400, "$.stream_options"),
         ("/v1/responses", {"input": "x", "max_output_tokens": 501}, 400, "gives 500 at most"),
         ("/v1/responses", {"input": "x", "max_output_tokens": "many"}, 400, "whole number"),
         ("/v1/responses", {"input": "x", "previous_response_id": "y"}, 400, "previous_response_id"),
         ("/v1/responses", {"input": "x" * 3000}, 400, "maximum context length"),
-        ("/v1/chat/completions", {"messages": "x"}, 400, "`messages`"),
+        ("/v1/chat/completions", {"messages": "x"}, 400, "$.messages"),
         ("/v1/chat/completions", {"messages": [], "n": 2}, 400, "`n` must be 1"),
         ("/v1/responses", b'"' + b"x" * (1 << 20) + b'"', 413, "Maximum request body size"),
         ("/rollouts/no%20id/v1/responses", {"input": "x"}, 400, "no id of a rollout"),
@@ -278,6 +289,61 @@ def test_a_chat_completion_is_streamed_to_who_asks_for_that(model: ModelServer):
     delta = said["choices"][0]["delta"]
     assert (delta["content"], delta["tool_calls"][0]["index"], delta["generation_token_ids"][-1]) == ("So.", 0, 2)
     assert end["choices"][0]["finish_reason"] == "tool_calls" and usage["usage"]["completion_tokens"] > 0
+
+
+SAYS = {
+    "content": "<think>Hm.</think>So.",
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
+
+
+def test_a_response_is_streamed_to_who_asks_for_that_in_the_order_of_openai(model: ModelServer):
+    async def story(client: Client) -> Any:
+        body = {"input": "1 and 2", "stream": True, "stream_options": {"include_obfuscation": False}}
+        async with client.http.post(client.url + "/v1/responses", json=body) as reply:
+            return reply.content_type, (await reply.read()).decode()
+
+    model.answer = lambda body: dict(SAYS)
+    kind, text = serving(story, model)
+    events = [json.loads(event.partition("data: ")[2]) for event in text.split("\n\n")[:-1]]
+    assert kind == "text/event-stream" and [event["sequence_number"] for event in events] == list(range(len(events)))
+    item = ["output_item.added", "{}", "output_item.done"]
+    parts = "{0}_part.added {1}.delta {1}.done {0}_part.done"
+    inner = [
+        parts.format("reasoning_summary", "reasoning_summary_text"),
+        parts.format("content", "output_text"),
+        "function_call_arguments.delta function_call_arguments.done",
+    ]
+    told = ["created", "in_progress", *" ".join(" ".join(item).format(one) for one in inner).split(), "completed"]
+    assert [event["type"] for event in events] == [f"response.{name}" for name in told]
+    assert [event["delta"] for event in events if "delta" in event] == ["Hm.", "So.", "{}"]
+    whole = events[-1]["response"]
+    assert [one["type"] for one in whole["output"]] == ["reasoning", "message", "function_call"]
+    assert whole["output"][-1]["generation_token_ids"][-1] == 2 and "generation_token_ids" not in events[-5]["item"]
+
+
+STREAMED = """
+import json, sys
+import openai
+client = openai.OpenAI(base_url=sys.argv[1], api_key="x", max_retries=0)
+with client.responses.stream(model="m", input="1 and 2") as stream:
+    text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+    final = stream.get_final_response()
+print(json.dumps([text, final.output_text, [item.type for item in final.output], final.output[-1].arguments]))
+"""
+
+
+@pytest.mark.vllm
+@missing(PYTHON, "vLLM, with whose Python OpenAI's client comes,")
+def test_openais_own_client_reads_the_stream(model: ModelServer):
+    async def story(client: Client) -> Any:
+        command = [str(PYTHON), "-c", STREAMED, client.url + "/v1"]
+        return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=120)
+
+    model.answer = lambda body: dict(SAYS)
+    found = serving(story, model)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout) == ["So.", "So.", ["reasoning", "message", "function_call"], "{}"]
 
 
 def test_a_rollout_is_kept_as_sequences_to_train_on(model: ModelServer):
