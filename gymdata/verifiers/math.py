@@ -3,8 +3,9 @@ r"""Mathematics: the last boxed answer, compared with the expected one by the ma
 Source of the rules: NeMo Gym 0.7.0, resources server `math_with_judge`: no complete `\boxed{…}`, no reward. Differences, all
 traps of the library: only the last box is judged (NeMo Gym gives the whole response to the library, which merges nearby boxes
 into a set); several last boxes count together only where the expected answer has as many parts; percentages, ordered pairs,
-mixed and scientific numbers are compared as what they are; nothing reaches SymPy's `parse_expr`, which evaluates text; and
-an answer whose value would not fit in memory is refused before anything computes it.
+repeated values, mixed and scientific numbers, currencies, degrees and units in words are compared as what they are; no number
+is picked out of what the library cannot read (NeMo Gym finds the 5 in `\neq 5`); nothing reaches SymPy's `parse_expr`, which
+evaluates text; and an answer whose value would not fit in memory is refused before anything computes it.
 """
 
 from __future__ import annotations
@@ -26,15 +27,25 @@ SECONDS = 4.0
 """What reading and comparing may take; an answer that takes longer is not right (`reason` says so)."""
 
 _INTEGER = re.compile(r"[+-]?\d{1,400}")
-_PERCENT = re.compile(r"(.*?)\s*(?:\\?%|\\text\{\s*(?:\\?%|percent)\s*\}|percent)", re.DOTALL)
-_MIXED = re.compile(r"(-?\d+)\s+(\d+)\s*/\s*(\d+)")
+_PERCENT = re.compile(r"(.*?)(?:\s|~|\\[,;:! ])*(?:\\?%|\\text\{\s*(?:\\?%|percent)\s*\}|percent(?:age)?|pct)", re.DOTALL)
+_MIXED = re.compile(r"\+?(-?\d+)\s+(\d+)\s*/\s*(\d+)")
 _SCIENTIFIC = re.compile(r"([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)[eE]([+-]?\d+)")
 _SPACING = re.compile(r"\\[,;:]|~")
+_THIN_COMMA = re.compile(r",\\!\s*")
+_LEADING = re.compile(r"(?:\s|~|\\[,;:! ]|=|\\approx(?![A-Za-z]))+")
+_TRAILING = re.compile(r"(?:\s|~|\\[,;:! ]|(?<![.\\])[.,;])+$")
+_STYLE = re.compile(
+    r"\\(?:(?:display|text|script)style|tiny|small|normalsize|large|Large|LARGE|huge|Huge|bf|rm|sf|it|bm|boldsymbol|mathsf|underline"
+    r"|(?:text)?color\s*\{[^{}]*\})(?![A-Za-z])\s*"
+)
+_SAME = {"°": "^\\circ ", "–": "-", "∞": "\\infty ", "€": "", "£": "", "¥": "", "₹": ""}
+_GROUPED = re.compile(r"([+-]?\d{1,3})((?:(?:\\[, ]|[ ~\u00a0\u2009\u202f])\d{3})+)(\.\d+)?")
 _ROMAN = re.compile(r"\\mathrm\{\s*([A-Za-z])\s*\}")
 _BARE_FRACTION = re.compile(r"\\([dt]?frac)(\\[A-Za-z]+)\s*(\w)")
 _SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _SCALE = re.compile(rf"(\d)\s*(?:\\text\{{\s*|\\ )?({'|'.join(_SCALES)})\b(?:\s*[A-Za-z ]*\}})?")
-_UNIT = re.compile(r"([$€£]?\s*[+-]?[\d.,]*\d)\s+[A-Za-z]{2}[A-Za-z ]*")
+_UNIT = re.compile(r"(\$?\s*[+-]?[\d.,]*\d)\s+((?:[cdkmn]m|[km]g|ml|ft|in|yd|mi|lb|oz|hr|[A-Za-z]{3,})(?: [A-Za-z]+)*)\s*")
+_NO_UNIT = frozenset("and or to nor not mod choose more less over under dozen sin cos tan cot sec csc log exp sqrt".split())
 _UNITS = re.compile(r"\\(?:text|mbox|mathrm|textrm)\s*\{[^{}]*\}(?:\^\{?\d\}?)?")
 _BASE = re.compile(r"([+-]?[0-9A-Fa-f.]+)_\{?(\d{1,2})\}?")
 _PLAIN = re.compile(r"([+-]?[0-9A-Fa-f.]+)")
@@ -106,9 +117,9 @@ def _gold(row: Row) -> str:
 def _clean(text: str) -> str:
     """Without what surrounds an answer or only spaces it: delimiters of mathematics, a final full stop or comma."""
     text = text.strip()
-    while True:
+    while len(text) <= 100_000:
         before = text
-        text = text.rstrip(" \n\t.,;")
+        text = text[:-100] + _TRAILING.sub("", text[-100:])
         for opening, closing in (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$")):
             inner = text[len(opening) : -len(closing)]
             if (
@@ -118,8 +129,10 @@ def _clean(text: str) -> str:
                 and opening not in inner
             ):
                 text = inner.strip()
+        text = text[found.end() :] if (found := _LEADING.match(text)) else text
         if text == before:
-            return text
+            break
+    return text
 
 
 def _equal(gold: str, answer: str) -> tuple[bool, str]:
@@ -159,17 +172,30 @@ def _readings(gold: str, answer: str) -> list[tuple[str, str]]:
 
 def _library_equal(gold: str, answer: str) -> bool:
     pairs = [_parts(one) if one.endswith(")") and _inside(one) is not None else [] for one in (gold, answer)]
-    sequence = _parts(gold)
-    if len(set(sequence)) < len(sequence):  # a set would forget how often each part comes
-        pairs = [sequence, _parts(answer)]
     if len(pairs[0]) > 1 and pairs[1]:
         return len(pairs[0]) == len(pairs[1]) and all(_library_equal(*both) for both in zip(*pairs, strict=True))
+    wanted = _parts(gold)
+    if len(set(wanted)) < len(wanted):  # a set would forget how often each part comes
+        return _same_parts(wanted, _parts(answer))
     expected, given = _parse(gold), _parse(answer)
     if not expected or not given:
         return False
     for one in (*expected, *given):
         refuse_large(one)
     return any(_compare(one, other) for one in expected for other in given)
+
+
+def _same_parts(wanted: list[str], given: list[str]) -> bool:
+    """Whether each part has its equal, in any order."""
+    if len(wanted) != len(given):
+        return False
+    left = list(given)
+    for one in wanted:
+        equal = next((at for at, other in enumerate(left) if _library_equal(one, other)), None)
+        if equal is None:
+            return False
+        del left[equal]
+    return True
 
 
 def _compare(expected: Any, given: Any) -> bool:
@@ -184,14 +210,17 @@ def _compare(expected: Any, given: Any) -> bool:
 def _parse(text: str) -> tuple[Any, ...]:
     """What math-verify reads in a text, as if boxed: a SymPy expression and the text, or the text alone; () if it cannot."""
     library = _library()
-    text = _SPACING.sub(" ", text.replace(",\\!", "").replace("\\!", ""))
+    text = _STYLE.sub("", "".join(_SAME.get(character, character) for character in text)).replace("\\varnothing", "\\emptyset")
+    if match := _GROUPED.fullmatch(text):
+        text = match[1] + "".join(re.findall(r"\d{3}", match[2])) + (match[3] or "")
+    text = _SPACING.sub(" ", _THIN_COMMA.sub("", text).replace("\\!", ""))
     text = _SCALE.sub(lambda found: f"{found[1]} \\times 10^{{{_SCALES[found[2]]}}}", text)
     text = _BARE_FRACTION.sub(r"\\\1{\2}{\3}", _ROMAN.sub(r"\1", text))
     if match := _MIXED.fullmatch(text):
         text = "{}\\frac{{{}}}{{{}}}".format(*match.groups())
     elif match := _SCIENTIFIC.fullmatch(text):
         text = "{} \\times 10^{{{}}}".format(*match.groups())
-    elif match := _UNIT.fullmatch(text):
+    elif (match := _UNIT.fullmatch(text)) and not _NO_UNIT & set(match[2].lower().split()):
         text = match.group(1)
     config = [library.LatexExtractionConfig(boxed_match_priority=0)]
     try:
@@ -227,7 +256,8 @@ def _readable(gold: str) -> bool:
 def _others(gold: str) -> list[str]:
     """Wrong answers that look like the right one: its first number changed, and its last; units, which do not count, left out."""
     bare = _UNITS.sub("", gold)
-    numbers = list(_NUMBER.finditer(bare))
+    last = bare.rfind("=") if bare.count("=") > 1 and "," not in bare else 0  # of x = 1 + 1 = 2 only the end counts
+    numbers = [one for one in _NUMBER.finditer(bare) if one.start() >= last]
     if not numbers:
         return ["7919.25"]
     changed = [(one, str(int(one[1]) + 1).zfill(len(one[1])) + one[2]) for one in (numbers[0], numbers[-1])]

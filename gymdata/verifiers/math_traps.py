@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from gymdata.verifiers.limits import LimitError
@@ -31,11 +32,13 @@ def confirmed(expected: Any, given: Any) -> bool:
     """
     import sympy
 
+    expected, given = _ends(expected), _ends(given)
     if isinstance(expected, sympy.Eq) and isinstance(given, sympy.Eq):
-        return _same_equation(expected, given)
+        numbers = all(isinstance(side, sympy.Expr) for one in (expected, given) for side in one.args)
+        return not numbers or _same_equation(expected, given)
     both = [_members(one) for one in (expected, given)]
-    if both[0] and len(both[0]) == len(both[1]):
-        return all(any(confirmed(one, other) for other in both[1]) for one in both[0] if isinstance(one, sympy.Eq))
+    if both[0] and len(both[0]) == len(both[1]) and all(isinstance(one, sympy.Eq) for side in both for one in side):
+        return all(any(confirmed(one, other) for other in both[1]) for one in both[0])
     if isinstance(expected, sympy.Expr) and isinstance(given, sympy.Expr) and expected.is_number and given.is_number:
         one, other = complex(expected.evalf(15)), complex(given.evalf(15))
         largest = max(abs(one), abs(other))
@@ -57,6 +60,16 @@ def _same_equation(expected: Any, given: Any) -> bool:
         return False
     ratio = sympy.simplify(both[0] / both[1])
     return bool(ratio.is_number and ratio.is_finite and ratio != 0)
+
+
+def _ends(expression: Any) -> Any:
+    """Of a chain of equations, x = 2 + 1 = 3, the first and the last side, which is what the library compares."""
+    import sympy
+
+    chain = _members(expression) if isinstance(expression, sympy.And) else ()
+    if chain and all(isinstance(one, sympy.Eq) for one in chain) and all(a.rhs == b.lhs for a, b in pairwise(chain)):
+        return sympy.Eq(chain[0].lhs, chain[-1].rhs, evaluate=False)
+    return expression
 
 
 def _members(expression: Any) -> tuple[Any, ...]:
