@@ -154,7 +154,7 @@ def _judged(ran: Ran, wrong: str) -> tuple[int, str]:
     if ran.stopped == "output":
         return RAISED, "it wrote more than it may"
     if ran.code:
-        said = ran.output.strip().rsplit("\n", 1)[-1][:200]
+        said = (ran.errors.strip() or ran.output.strip()).rsplit("\n", 1)[-1][:200]
         return RAISED, f"it ended with code {ran.code}" + (f": {said}" if said else "")
     return (WRONG, wrong) if wrong else (0, "")
 
@@ -254,11 +254,8 @@ def _value_differs(expected: Any, value: str) -> str:
     pairs = [(expected, given)]
     if isinstance(expected, list) and isinstance(given, list) and len(expected) == len(given):
         pairs = list(zip(expected, given, strict=True))
-    return (
-        ""
-        if all(map(_close, *zip(*pairs, strict=True))) or expected == given
-        else f"{value[:100]} instead of {json.dumps(expected)[:100]}"
-    )
+    same = expected == given or all(_close(one, other) for one, other in pairs)
+    return "" if same else f"{value[:100]} instead of {json.dumps(expected)[:100]}"
 
 
 def _close(expected: Any, given: Any) -> bool:

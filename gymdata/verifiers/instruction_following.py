@@ -8,6 +8,7 @@ arguments and missing language data are failures, where NeMo Gym says "not follo
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -65,7 +66,8 @@ class InstructionFollowing:
 
     def gold(self, row: Row) -> Gold:
         """No right answer can be made from constraints; an empty one is wrong. Raises VerifierFailure for unusable constraints."""
-        _checks(_metadata(row))
+        for _, check in _checks(_metadata(row)):
+            _follows(check, "Yes.")  # some find only now that NLTK's data is missing
         return Gold("$.instruction_id_list", None, (message(""),))
 
 
@@ -122,7 +124,8 @@ def _library() -> Mapping[str, Any]:
         raise UsageError("scoring instruction following needs lm-eval", "pip install 'gymdata[ifeval]'") from None
     download, nltk.download = nltk.download, lambda *_, **__: False
     try:
-        from lm_eval.tasks.ifeval.instructions_registry import INSTRUCTION_DICT  # pyright: ignore[reportMissingImports]
+        with contextlib.redirect_stdout(None):  # where it tells that it has downloaded the data, whether or not
+            from lm_eval.tasks.ifeval.instructions_registry import INSTRUCTION_DICT  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
         raise UsageError("scoring instruction following needs lm-eval", "pip install 'gymdata[ifeval]'") from None
     finally:

@@ -1,8 +1,8 @@
 r"""Multiple choice: the letter of an option, found in the response by NeMo Gym's grading modes.
 
 Source of the rules: NeMo Gym 0.7.0, resources server `mcqa`. One difference: `output_regex` runs on RE2, whose time is
-linear in the text, so that no expression can run away; an expression that RE2 refuses (look-around, back references) is a
-failure of the row, where NeMo Gym tries the next way.
+linear in the text, so that no expression can run away; its `\w`, `\d` and `\b` know ASCII only, and an expression that RE2 refuses
+(look-around, back references) is a failure of the row, where NeMo Gym tries the next way.
 """
 
 from __future__ import annotations

@@ -44,11 +44,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a program did. `value` is what its function returned, as JSON, or the token that says that it came to its end."""
+    """What a program did: what it wrote to its standard output and to its standard error, and what ended it last.
+
+    `value` is what its function returned, as JSON, or the token that says that it came to its end.
+    """
 
     stopped: Literal["", "time", "output"]
     code: int
     output: str
+    errors: str
     value: str
     seconds: float
 
@@ -117,7 +121,7 @@ class Sandbox:
             "code": code, "stdin": stdin, "function": function, "arguments": list(arguments), "token": token, "prelude": prelude,
         }  # fmt: skip
         done = self._ask(asked, self._limits.seconds + _START)
-        return Ran(done["stopped"], done["code"], done["output"], done["value"], done["seconds"])
+        return Ran(done["stopped"], done["code"], done["output"], done["errors"], done["value"], done["seconds"])
 
     def _ask(self, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
         assert self._process.stdin is not None

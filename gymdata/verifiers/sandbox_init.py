@@ -153,30 +153,30 @@ def _run(asked: dict[str, Any], settings: dict[str, Any], names: dict[str, Any],
     """One program: feed it, read what it writes up to the limit, stop it in time, and clear what it left behind."""
     if isolated:
         _fresh_tmp(settings["disk"])
-    feed, output, result = os.pipe(), os.pipe(), os.pipe()
+    feed, output, errors, result = os.pipe(), os.pipe(), os.pipe(), os.pipe()
     started = time.monotonic()
     child = os.fork()
     if child == 0:
-        for wanted, end in ((0, feed[0]), (1, output[1]), (2, output[1]), (3, result[1])):
+        for wanted, end in ((0, feed[0]), (1, output[1]), (2, errors[1]), (3, result[1])):
             os.dup2(end, wanted)
         os.closerange(4, 1024)
         _become_program(asked, settings, names, isolated)
-    for end in (feed[0], output[1], result[1]):
+    for end in (feed[0], output[1], errors[1], result[1]):
         os.close(end)
-    texts, stopped = _exchange(
-        feed[1], {output[0]: bytearray(), result[0]: bytearray()}, asked, settings, started, child, isolated
-    )
+    empty = {end: bytearray() for end in (output[0], errors[0], result[0])}
+    texts, stopped = _exchange(feed[1], empty, asked, settings, started, child, isolated)
     _, status, usage = os.wait4(child, 0)
     if isolated:
         _kill_all()
     code = os.waitstatus_to_exitcode(status)
     if code == -signal.SIGXCPU:
         stopped = "time"
-    said, value = (bytes(texts[end]).decode(errors="replace") for end in (output[0], result[0]))
+    said, complained, value = (bytes(text).decode(errors="replace") for text in texts.values())
     return {
         "stopped": stopped,
         "code": code,
         "output": said,
+        "errors": complained,
         "value": value,
         "seconds": time.monotonic() - started,
         "cpu": usage.ru_utime,
@@ -270,16 +270,19 @@ def _become_program(asked: dict[str, Any], settings: dict[str, Any], names: dict
         sys.setrecursionlimit(50_000)
         sys.stdin = open(0, encoding="utf-8", errors="replace")  # noqa: SIM115
         sys.stdout = open(1, "w", encoding="utf-8", errors="replace")  # noqa: SIM115
-        sys.stderr = sys.stdout
+        sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace")  # noqa: SIM115
         code = _program(asked, names)
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        if not isinstance(stop.code, int | None):
+            print(str(stop.code)[:1000], file=sys.stderr)
     except BaseException as error:
         code = 1
         with contextlib.suppress(BaseException):
-            print(f"{type(error).__name__}: {error}"[:1000], flush=True)
+            print(f"{type(error).__name__}: {error}"[:1000], file=sys.stderr, flush=True)
     try:
         sys.stdout.flush()
+        sys.stderr.flush()
     finally:
         os._exit(code & 255)
 

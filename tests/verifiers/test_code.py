@@ -56,6 +56,18 @@ def test_what_went_wrong_is_said(code, result, words):
     assert words in verdict.extras["reason"]
 
 
+def test_what_a_program_says_on_standard_error_is_no_answer():
+    code = "import sys\nprint('reading', file=sys.stderr)\nprint(int(input()) * 2)"
+    assert score(DOUBLE, code).reward == 1
+    assert score(DOUBLE, code.replace("print(int(input()) * 2)", "sys.exit('bad input')")).extras["reason"].endswith("bad input")
+
+
+def test_an_empty_list_can_be_the_right_answer():
+    row = with_tests(["[]", "[1]"], ["[]", "[]"], fn_name="rest")
+    assert score(row, "def rest(x): return x[1:]").reward == 1
+    assert score(row, "def rest(x): return x").reward == 0
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
@@ -116,7 +128,7 @@ CASES = [
     (DOUBLE, code) for code in ("print(int(input()) * 2)", "print(input())", "import sys\nfor line in sys.stdin: print(int(line) * 2)",
    
     "n = int(input())\nif __name__ == '__main__':\n    print(n * 2)", "print(float(input()) * 2)",
-    "print(int(input()) * 2, end='')", "print()\nprint(int(input()) * 2)", "1/0")
+    "print(int(input()) * 2, end='')", "import sys\nprint(1, file=sys.stderr)\nprint(int(input()) * 2)", "print()\nprint(int(input()) * 2)", "1/0")
 ] + [
     (with_tests([""], [wanted]), f"print({given!r})") for wanted, given in [
         ("YES", "yes"), ("Yes\nNO", "yes\nno"), ("maybe", "Maybe"), ("1.0", "1.0000001"), ("1", "1.0000001"), ("1", "1.0"), ("0.5 2", "0.5000001 2"),
@@ -129,6 +141,7 @@ CASES = [
     (with_tests(["1\n2"], [wanted], fn_name="f"), f"def f(a, b): return {given}") for wanted, given in [
         ("3", "a + b"), ("3", "3.0"), ("3", "'3'"), ("[1, 2]", "(a, b)"), ("[1.0]", "[1.00000001]"), ("true", "1"), ("null", "None"), ("1.0", "1.1"),
         ("{\"a\": 1}", "{'a': 1}"), ("[[1.0]]", "[[1.00000001]]"), ("\"x\"", "'x'"), ("3", "undefined"), ("[1, 2]", "[2, 1]"),
+        ("[]", "[]"), ("[]", "()"), ("{}", "{}"), ("[]", "[1]"),
     ]
 ] + [
     (with_tests(["1"], ["2"], fn_name="g"), "class Solution:\n    def g(self, x): return x + 1"), (with_tests(["1"], ["2"], fn_name="g"), "x = 1"),

@@ -100,13 +100,22 @@ def test_missing_language_data_is_a_failure_and_not_a_wrong_answer(monkeypatch):
     import nltk  # pyright: ignore[reportMissingImports]
 
     monkeypatch.setattr(nltk.data, "path", [])
+    needs_it = ("change_case:capital_word_frequency", {"capital_relation": "at least", "capital_frequency": 1})
     with pytest.raises(VerifierFailure, match="punkt_tab"):
-        score("One. Two.", ("change_case:capital_word_frequency", {"capital_relation": "at least", "capital_frequency": 1}))
+        score("One. Two.", needs_it)
+    with pytest.raises(VerifierFailure, match="punkt_tab"):  # and the gold check finds it, before any model is asked
+        InstructionFollowing().gold({"instruction_id_list": [needs_it[0]], "kwargs": [needs_it[1]]})
 
 
 @pytest.mark.skipif(not SHARED.is_file(), reason="../shared/data/instruction_following.jsonl is not beside this checkout")
-def test_every_real_ifeval_row_can_be_scored():
+def test_every_real_ifeval_row_can_be_scored_where_the_language_data_is():
     for line in SHARED.open():
         row = json.loads(line)
         if row["dataset"] == "ifeval":
-            assert InstructionFollowing().gold(row).wrong
+            try:
+                assert InstructionFollowing().gold(row).wrong
+            except VerifierFailure as failure:
+                assert "punkt_tab" in str(failure)
+                assert {"length_constraints:number_sentences", "change_case:capital_word_frequency"} & set(
+                    row["instruction_id_list"]
+                )
