@@ -37,6 +37,13 @@ def main() -> int:
         collect += ["--model-url", f"{ROOT}/v1"]
     if environment == "math" and not elsewhere and "--extra-body" not in more:
         collect += ["--extra-body", json.dumps(FORM)]
+    if not elsewhere and not healthy():
+        # Before minutes go into a server: where none answers, a call with which nothing else is wrong ends with 3.
+        looked_over = subprocess.run([*collect, *more, "--wait", "0"], capture_output=True, text=True, check=False)
+        if looked_over.returncode != 3:
+            sys.stdout.write(looked_over.stdout)
+            sys.stderr.write(looked_over.stderr)
+            return looked_over.returncode
     with contextlib.nullcontext() if elsewhere else server(output.parent / "vllm.log"):
         code = subprocess.run([*collect, *more], check=False).returncode
     if code in (0, 1, 3) and output.is_file() and output.stat().st_size:

@@ -93,5 +93,7 @@ def scoring(environments: Sequence[Environment], who: Iterable[Who]) -> dict[Who
     for name in who:
         row = {key: value for key, value in zip(("agent_ref", "task_source"), name, strict=True) if value is not None}
         implementation, options = resources_server_of(environments, row)
-        found[name] = Scoring(make(implementation, options), agent.tools_for(implementation))
+        verifier = make(implementation, options)
+        _ = verifier.version  # raises where its library or sandbox is missing
+        found[name] = Scoring(verifier, agent.tools_for(implementation))
     return found

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
+import sys
 import threading
 from collections import Counter, deque
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 from gymdata.cli.main import main
 from gymdata.environments.registry import load
+from gymdata.errors import UsageError
 from gymdata.rows.schema import rollout_row
 from tests.servers.model import ModelServer, collect_command
 
@@ -153,6 +156,35 @@ def test_a_wrong_key_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert collect(server, sums(tmp_path / "sums.jsonl", 5)) == 2
     error = capsys.readouterr().err
     assert error.count("refuses us") == 1 and "Traceback" not in error
+
+
+def test_a_verifier_whose_library_is_missing_is_told_before_a_server_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    rows = sums(tmp_path / "sums.jsonl", 1)
+
+    def without_library(self: object) -> str:
+        raise UsageError("scoring needs a library")
+
+    monkeypatch.setattr("gymdata.verifiers.math.Math.version", property(without_library))
+    gone = ["--model-url", "http://127.0.0.1:1/v1", "--wait", "0"]
+    assert main(["rollouts", "collect", str(rows), "--env", "math", "--output", str(tmp_path / "r.jsonl"), *gone]) == 2
+    assert "scoring needs a library" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("asked", "words"), [(["mth"], "did you mean `math`"), (["math", "--limit", "some"], "--limit")])
+def test_make_rollouts_refuses_a_wrong_call_before_it_starts_a_server(asked: list[str], words: str):
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # where no server answers
+        port = str(taken.getsockname()[1])
+    done = subprocess.run(
+        [sys.executable, "-m", "serving.rollouts", *asked],
+        env=os.environ | {"PORT": port},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2 and words in done.stderr and "vLLM" not in done.stderr
 
 
 def test_a_response_that_no_verifier_can_score_is_a_failure(server: ModelServer, tmp_path: Path):
