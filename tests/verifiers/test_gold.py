@@ -33,7 +33,23 @@ def rows(tmp_path, *lines):
 
 
 needs_isolation = pytest.mark.skipif(bool(missing()), reason=f"this machine gives no isolation to programs: {missing()}")
-needs_ifeval = pytest.mark.skipif(find_spec("lm_eval") is None, reason="lm-eval is not installed: pip install 'gymdata[ifeval]'")
+
+
+def _ifeval() -> bool:
+    """Whether lm-eval is there, and the data that NLTK needs."""
+    if find_spec("lm_eval") is None or find_spec("nltk") is None:
+        return False
+    from nltk.data import find  # pyright: ignore[reportMissingImports]
+
+    try:
+        return bool(find("tokenizers/punkt_tab"))
+    except LookupError:
+        return False
+
+
+needs_ifeval = pytest.mark.skipif(
+    not _ifeval(), reason="lm-eval, or its data (python -m nltk.downloader punkt_tab), is not installed"
+)
 MARKS = {"code": needs_isolation, "instruction_following": needs_ifeval}
 ENVIRONMENTS = [pytest.param(name, marks=MARKS.get(name, ())) for name in registry.builtin_names()]
 
