@@ -68,12 +68,15 @@ def run(args: argparse.Namespace) -> int:
     from gymdata.engine.local import default_jobs
     from gymdata.publish.dataset import load_dataset
     from gymdata.publish.gates import objections
+    from gymdata.sources.hub import require_login
 
     if not (args.environment or args.config):
         raise UsageError("which environment?", "name it, or give its YAML with --config")
     args.license = _license(args.license)
     environment = load(args)
-    target = _target(args, environment)
+    target, who = _target(args, environment), credentials(environment)
+    if not args.dry_run:  # before minutes of judging rows
+        require_login(who, target.repo_id)
     with tempfile.TemporaryDirectory(prefix="gymdata-input-") if args.input else nullcontext() as folder:
         if folder:
             directory = _prepare_input(args, environment, Path(folder))
@@ -82,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         dataset = load_dataset(directory, environment, tuple(args.split or ()), args.license)
         _say("judging and measuring the rows, looking for credentials")
         _refuse(list(objections(dataset, args.accept_secrets, default_jobs())))
-        return _publish(args, dataset, target, credentials(environment))
+        return _publish(args, dataset, target, who)
 
 
 def _publish(args: argparse.Namespace, dataset: Dataset, target: Target, credentials: Credentials) -> int:
@@ -150,6 +153,7 @@ def _prepare_input(args: argparse.Namespace, environment: Environment, folder: P
     """Validate, measure and collate one file as one split of the environment; raises InvalidRows if its rows are at fault."""
     from gymdata.cli.prepare import print_report
     from gymdata.engine.local import default_jobs
+    from gymdata.environments.licenses import forbids_publishing
     from gymdata.environments.yaml import Place
     from gymdata.prepare import InvalidRows, Options, prepare
 
@@ -160,7 +164,8 @@ def _prepare_input(args: argparse.Namespace, environment: Environment, folder: P
         raise UsageError(f"--input is one split, of {', '.join(_KINDS)}", "name one of them with --split")
     kind = _KINDS[split]
     entries = environment.datasets()
-    like = next((one for one in entries if one.type == kind), next(iter(entries), None))
+    own = [one for one in entries if one.path.resolve() == args.input.resolve()]
+    like = next((one for one in [*own, *entries] if one.type == kind), next(iter([*own, *entries]), None))
     if like is None:
         raise UsageError(
             f"{environment.name} declares no dataset that {args.input} could be one of", "give its YAML with --config"
@@ -176,7 +181,7 @@ def _prepare_input(args: argparse.Namespace, environment: Environment, folder: P
             "num_repeats": 1,
             "start_idx": None,
             "end_idx": None,
-            "license": args.license or like.license,
+            "license": like.license if own and forbids_publishing(like.license or "") else args.license or like.license,
         }
     ).bound(like.instance, Place("", 0), link, None)
     instances = tuple(replace(one, datasets=(entry,) if one.name == like.instance else ()) for one in environment.instances)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 
 # NeMo Gym's string -> SPDX identifier. The first string listed for an identifier is the one that the identifier maps back to.
 GYM_TO_SPDX: dict[str, str] = {
@@ -37,6 +38,11 @@ _BY_LOWER = {name.lower(): name for name in (*_SPDX_TO_GYM, *ONLY_SPDX, *_SYNONY
 # Where the Hub's identifier is not the SPDX one in lower case.
 _HUB = {"GPL-3.0-only": "gpl-3.0", "GPL-2.0-only": "gpl-2.0", "AGPL-3.0-only": "agpl-3.0", "LGPL-3.0-only": "lgpl-3.0",
         "NOASSERTION": "unknown", "ODC-By-1.0": "odc-by", "ODbL-1.0": "odbl", "PDDL-1.0": "pddl", "GFDL-1.3-only": "gfdl"}  # fmt: skip
+
+
+def forbids_publishing(name: str) -> bool:
+    """Whether a licence keeps its dataset inside the house."""
+    return bool(re.search(r"internal.use|do.not.distribute", name, re.IGNORECASE))
 
 
 def canonical(name: str) -> str:

@@ -82,7 +82,9 @@ def load_dataset(directory: Path, environment: Environment, splits: tuple[str, .
     if "validation" in types:  # which may be a part of the train rows
         types.add("train")
     entries = [entry for entry in manifest.config if entry.get("type") in types] or manifest.config
-    declared = [licenses.canonical(license)] if license else [str(entry["license"]) for entry in entries if entry.get("license")]
+    declared = [str(entry["license"]) for entry in entries if entry.get("license")]
+    if license:  # which settles an open question, but lifts no prohibition
+        declared = [licenses.canonical(license), *filter(licenses.forbids_publishing, declared)]
     chosen = []
     for name in dict.fromkeys(wanted):
         path = directory / files[stems[name]].path

@@ -16,6 +16,7 @@ import xxhash
 from gymdata.errors import UsageError
 from gymdata.rows.facts import describe, encode
 from gymdata.rows.lines import ByteRange, chunks
+from gymdata.sources.data_files import kind_of
 
 SPLITS = ("train", "validation", "test", "example", "benchmark")
 EXAMPLES = 3
@@ -106,6 +107,10 @@ def compare(before: Mapping[str, Path], after: Mapping[str, Path], names: tuple[
 def splits_of(directory: Path) -> dict[str, Path]:
     """The split files of a prepared directory, or a JSONL file as the split of its name. Raises UsageError if there are none."""
     if directory.is_file():
+        if kind_of(directory.name) != ".jsonl":
+            raise UsageError(
+                f"{directory} is not called .jsonl", "give a JSONL file, or a directory that `gymdata prepare` wrote"
+            )
         return {directory.name.split(".")[0]: directory}
     found = {split: path for split in SPLITS if (path := directory / f"{split}.jsonl").is_file()}
     if not found:

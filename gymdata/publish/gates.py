@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ import msgspec
 
 from gymdata.environments import licenses
 from gymdata.environments.model import Environment, RowField
-from gymdata.environments.registry import required_fields
+from gymdata.environments.registry import load, required_fields
+from gymdata.errors import UsageError
 from gymdata.manifest import InputFile, Manifest, is_intact, sha256
 from gymdata.publish.dataset import Dataset, Split
 from gymdata.rows.columns import Columns
@@ -55,7 +56,7 @@ def objections(dataset: Dataset, accept_secrets: bool = False, jobs: int = 1) ->
             continue
         yield from _rows(split, again, jobs)
         if split.name == "train":
-            yield from _verifier_fields(split, dataset.environment)
+            yield from _verifier_fields(split, dataset.environment, manifest.environments)
         if not accept_secrets:
             from gymdata.publish.secrets import find_secrets
 
@@ -128,17 +129,21 @@ def _license(dataset: Dataset) -> Iterator[Objection]:
         hint = "give the dataset's entry a `license`, or --license"
         yield Objection(where, Finding("GD703", "$.config", "there is no license", hint))
     for name in dataset.licenses:
-        if re.search(r"internal.use|do.not.distribute", name, re.IGNORECASE):
+        if licenses.forbids_publishing(name):
             yield Objection(where, Finding("GD703", "$.config", f"the license forbids it: {name}", "it must not be published"))
         elif licenses.spdx(name) == "NOASSERTION":
             hint = "settle the license first, then give the dataset's entry a `license`, or --license"
             yield Objection(where, Finding("GD703", "$.config", "the license is still to be decided (TBD)", hint))
 
 
-def _verifier_fields(split: Split, environment: Environment) -> Iterator[Objection]:
-    """At most one finding per field, with the first line that lacks it."""
+def _verifier_fields(split: Split, environment: Environment, names: Sequence[str]) -> Iterator[Objection]:
+    """At most one finding per field, with the first line that lacks it. `names` are of the environments collated together."""
     missing: dict[str, tuple[int, int]] = {}
-    by_server = required_fields(environment)
+    by_server: dict[str, tuple[RowField, ...]] = {}
+    for name in names:
+        with suppress(UsageError):  # one that was given by its path is the environment itself
+            by_server |= required_fields(load(name)) if name != environment.name else {}
+    by_server |= required_fields(environment)
     number = 0
     anything = environment.required_fields or any(by_server.values())
     for chunk in chunks(ByteRange(split.path, 0, split.path.stat().st_size)) if anything else ():
@@ -152,7 +157,7 @@ def _verifier_fields(split: Split, environment: Environment) -> Iterator[Objecti
                     first, count = missing.get(field.path, (number, 0))
                     missing[field.path] = (first, count + 1)
     for name, (first, count) in missing.items():
-        hint = f"the verifier of {environment.name} cannot score a row without it"
+        hint = "the verifier cannot score a row without it"
         yield Objection(split.path.name, Finding("GD705", f"$.{name}", f"{count:,} rows lack {name!r}", hint, first))
 
 

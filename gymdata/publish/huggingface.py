@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gymdata.errors import ExternalError
 from gymdata.publish.plan import Plan, Target, find_proposal, holds
-from gymdata.sources.hub import ATTEMPTS, BACKOFF, Credentials, Denied, Unsettled, connected, explained
+from gymdata.sources.hub import ATTEMPTS, BACKOFF, Credentials, Denied, Unsettled, connected, explained, require_login
 from gymdata.sources.huggingface import Repository
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def send(
     any of them the same call can be repeated.
     """
     target = plan.target
+    require_login(credentials, target.repo_id)
     with connected(credentials, endpoint) as api, explained(f"publishing to {target.repo_id}"):
         if not plan.exists:
             on_step(f"creating {target.repo_id} ({'private' if target.private else 'public'})")

@@ -16,8 +16,8 @@ from gymdata.publish.card import Facts, SplitFacts, origin_of, own_block, render
 from gymdata.publish.dataset import Dataset, read_metrics
 from gymdata.publish.diff import SPLITS, Diff, compare
 from gymdata.publish.parquet import Kind, columns, shards, write_parquet
-from gymdata.sources.data_files import joint_digest, matching, read_card, split_patterns
-from gymdata.sources.hub import Credentials, Denied, connected, explained
+from gymdata.sources.data_files import joint_digest, kind_of, matching, read_card, split_patterns
+from gymdata.sources.hub import LOG_IN, Credentials, Denied, connected, explained
 from gymdata.sources.huggingface import Repository
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ CARD = "README.md"
 
 @dataclass(frozen=True)
 class Target:
-    """Where to publish, and how."""
+    """Where to publish, and how. Raises UsageError if `repo_id` is no OWNER/NAME that the Hub takes."""
 
     repo_id: str
     create_pr: bool = False
@@ -41,6 +41,9 @@ class Target:
     collection: str = ""
     """`OWNER/name-slug` of a collection that the dataset joins."""
     languages: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        checked_name(self.repo_id)
 
     @property
     def branch(self) -> str:
@@ -99,14 +102,15 @@ class Plan:
 
 def repository_name(organization: str, name: str, domain: str | None = None, prefix: str = "Nemotron-RL") -> str:
     """NeMo Gym's rule: `{organization}/{prefix-}{domain-}{name}`. Raises UsageError if that is no name on the Hub."""
-    repo_id = f"{organization}/{'-'.join(part for part in (prefix, (domain or '').lower(), name) if part)}"
-    if (
-        not re.fullmatch(r"[\w.-]+/[\w.-]{1,96}", repo_id)
-        or re.search(r"--|\.\.", repo_id)
-        or re.search(r"(^|/)[.-]|[.-](/|$)", repo_id)
-    ):
+    return checked_name(f"{organization}/{'-'.join(part for part in (prefix, (domain or '').lower(), name) if part)}")
+
+
+def checked_name(repo_id: str) -> str:
+    """The same OWNER/NAME; raises UsageError if the Hub takes no such name."""
+    if not re.fullmatch(r"[\w.-]+/[\w.-]{1,96}", repo_id, re.ASCII) or re.search(r"--|\.\.|(^|/)[.-]|[.-](/|$)|\.git$", repo_id):
         raise UsageError(
-            f"{repo_id!r} is no name that the Hub takes", "letters, digits, - _ . only, at most 96; give one with --repo-id"
+            f"{repo_id!r} is no name that the Hub takes",
+            "OWNER/NAME of letters, digits, - _ . only, at most 96; give one with --repo-id",
         )
     return repo_id
 
@@ -125,7 +129,10 @@ def _plan(dataset: Dataset, target: Target, api: HfApi, folder: Path, signed_in:
     joins = bool(target.collection) and target.repo_id not in _collected(api, target.collection)
     held = repository.entries() if repository else {}
     before = repository.download(CARD).read_text("utf-8", errors="replace") if repository and CARD in held else ""
-    card_before = read_card(before)
+    try:
+        card_before = read_card(before)
+    except DataError as error:
+        raise DataError(f"{target.repo_id}: {error.message}", "mend the card on the Hub first; nothing was sent") from error
     others, has_jsonl = _other_splits(repository, card_before, dataset, folder) if repository else ({}, set())
     local = {split.name: split.path for split in dataset.splits}
     kinds = columns([*others.values(), *local.values()])
@@ -211,10 +218,19 @@ def _open(api: HfApi, target: Target, signed_in: bool) -> tuple[Repository | Non
         if error.response.status_code == 404 and isinstance(error, errors.RepositoryNotFoundError) and signed_in:
             return None, False
         if error.response.status_code == 401 and not signed_in:
-            hint = "set HF_TOKEN, hf_token in env.yaml, or run `hf auth login`"
-            raise Denied(f"{target.repo_id}: not logged in to the Hub, and there is no such public dataset", hint) from error
+            raise Denied(f"{target.repo_id}: not logged in to the Hub, and there is no such public dataset", LOG_IN) from error
         raise
     return Repository(api, target.repo_id, str(commit)), has_branch
+
+
+def _splits(repository: Repository, card: dict[str, Any] | None = None) -> dict[str, list[str]]:
+    """The files of each split; none for a repository without rows. Raises DataError for what `card` names and nothing matches."""
+    try:
+        return repository.splits(None)
+    except DataError:
+        if card and split_patterns(card):
+            raise
+        return {}
 
 
 def _other_splits(
@@ -225,12 +241,7 @@ def _other_splits(
     Also the names of those whose rows are `<split>.jsonl` in the repository.
     """
     sent = {split.name for split in dataset.splits}
-    try:
-        splits = repository.splits(None)
-    except DataError:
-        if split_patterns(card):
-            raise
-        return {}, set()
+    splits = _splits(repository, card)
     found = {name: folder / f"other-{name}.jsonl" for name in splits if name not in sent}
     for name, path in found.items():
         repository.fetch(splits[name], path, name)
@@ -279,6 +290,12 @@ def _difference(
     before = {}
     if repository:
         (folder / "before").mkdir()
+        # Rows that are no JSONL of ours are what the card, or the names of files, say that the split is.
+        others = {name: paths for name, paths in _splits(repository).items() if name in local and f"{name}.jsonl" not in held}
+        for name, paths in others.items():
+            if all(map(kind_of, paths)):
+                before[name] = folder / "before" / f"{name}.jsonl"
+                repository.fetch(paths, before[name], name)
         for name in local:
             for path in (f"{name}.jsonl", f"{name}_metrics.json", f"{name}_statistics.json"):
                 if path in held:

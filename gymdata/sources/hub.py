@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gymdata.errors import ExternalError, GymdataError
+from gymdata.errors import ExternalError, GymdataError, UsageError
 
 if TYPE_CHECKING:
     import httpx2
@@ -30,6 +31,8 @@ LONGEST_WAIT = 60.0
 """Seconds. A server that asks for more is not waited for."""
 TIMEOUT = 60.0
 """Seconds without a byte after which a connection counts as dead."""
+
+LOG_IN = "set HF_TOKEN, hf_token in env.yaml, or run `hf auth login`"
 
 _BUSY = frozenset({408, 429, 500, 502, 503, 504})
 _NOT_REPEATABLE = ("/commit/", "/discussions")
@@ -50,9 +53,17 @@ class Denied(ExternalError):
 
 @dataclass(frozen=True, repr=False)
 class Credentials:
-    """What may be sent to prove who calls. Never printed."""
+    """What may be sent to prove who calls. Never printed. Raises UsageError for a token that no request can carry."""
 
     token: str | None = None
+
+    def __post_init__(self) -> None:
+        # The HTTP client would print it: "Illegal header value b'Bearer …'".
+        if self.token and not re.fullmatch(r"[!-~]+", self.token):
+            raise UsageError(
+                "the token holds a line break, a space, or a letter that no token has",
+                "copy it anew to where it comes from: the environment variable, env.yaml, or the hub's own login",
+            )
 
     def __repr__(self) -> str:
         return f"Credentials({'set' if self.token else 'none'})"
@@ -65,6 +76,12 @@ def find_credentials(configured: str | None = None) -> Credentials:
     from huggingface_hub import get_token
 
     return Credentials(get_token())
+
+
+def require_login(credentials: Credentials, repo_id: str) -> None:
+    """Raise Denied without a token: what writes to the Hub says who it is, also to a public dataset."""
+    if not credentials.token:
+        raise Denied(f"{repo_id}: not logged in to the Hub; nothing was sent", LOG_IN)
 
 
 @contextmanager
@@ -124,6 +141,8 @@ def explained(doing: str) -> Iterator[None]:
             raise ExternalError(f"{doing}: the Hub cannot be reached, or what answers is not the Hub", _UNREACHABLE) from error
         if isinstance(reason, errors.HfHubHTTPError):
             raise _translated(doing, reason) from error
+        if isinstance(reason, errors.HFValidationError):
+            raise UsageError(f"{doing}: {reason}", "write OWNER/NAME as the Hub shows it") from error
         if isinstance(reason, errors.OfflineModeIsEnabled):
             raise ExternalError(f"{doing}: HF_HUB_OFFLINE is set", "unset it to reach the Hub") from error
         if isinstance(reason, httpx2.HTTPError):
@@ -143,7 +162,7 @@ def _translated(doing: str, error: HfHubHTTPError) -> ExternalError:
     from huggingface_hub import errors
 
     if isinstance(error, errors.GatedRepoError):
-        hint = "ask for access on the dataset's page, then log in: set HF_TOKEN, hf_token in env.yaml, or run `hf auth login`"
+        hint = f"ask for access on the dataset's page, then log in: {LOG_IN}"
         return Denied(f"{doing}: access to this dataset is restricted", hint)
     if isinstance(error, errors.RevisionNotFoundError):
         return ExternalError(f"{doing}: there is no such revision", "give a branch, a tag, a commit or refs/pr/N")
@@ -156,7 +175,7 @@ def _translated(doing: str, error: HfHubHTTPError) -> ExternalError:
 
 _NO_REPOSITORY = (
     "there is no such dataset, or it is private",
-    "check the name (OWNER/NAME); for a private one log in: set HF_TOKEN, hf_token in env.yaml, or run `hf auth login`",
+    f"check the name (OWNER/NAME); for a private one log in: {LOG_IN}",
 )
 _DISK = "if the disk is full, free some space, or set TMPDIR and HF_HOME to where there is more; then run the same command again"
 _UNREACHABLE = "check the network, a proxy, and HF_ENDPOINT; then run the same command again: it goes on where it stopped"

@@ -6,10 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymdata.publish.diff import Change, Diff, SplitDiff, compare, content_key, to_json, to_markdown, to_text
+from gymdata.errors import UsageError
+from gymdata.publish.diff import Change, Diff, SplitDiff, compare, content_key, splits_of, to_json, to_markdown, to_text
 from tests.publish.conftest import row
 
 A, B, C = row("a"), row("b"), row("c")
@@ -54,6 +56,12 @@ def test_a_split_that_is_new_or_gone(tmp_path: Path) -> None:
     (new,), (gone,) = compare({}, {"train": path}).splits, compare({"train": path}, {}).splits
     assert (new.before, new.after, new.added) == (None, 1, 1)
     assert (gone.before, gone.after, gone.removed) == (1, None, 1)
+
+
+def test_a_file_of_something_else_is_no_dataset(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("a: 1\n")
+    with pytest.raises(UsageError, match=r"config\.yaml"):
+        splits_of(tmp_path / "config.yaml")
 
 
 def test_numbers_that_differ_stand_side_by_side(tmp_path: Path) -> None:

@@ -91,6 +91,13 @@ def test_the_license_decides(prepare: Prepare, license: str, refused: bool) -> N
     assert codes(prepare(license=license, train=[row("a")])) == (["GD703"] if refused else [])
 
 
+def test_a_license_that_is_named_anew_settles_a_question_but_lifts_no_prohibition(prepare: Prepare) -> None:
+    open_question = prepare(license="TBD", train=[row("a")])
+    assert codes(load_dataset(open_question.directory, ENVIRONMENT, license="mit")) == []
+    forbidden = prepare(license="NVIDIA Internal Use Only, Do Not Distribute", train=[row("a")])
+    assert codes(load_dataset(forbidden.directory, ENVIRONMENT, license="mit")) == ["GD703"]
+
+
 def test_splits_under_different_licenses_keep_them_all(prepare: Prepare) -> None:
     dataset = prepare(train=[row("a")], validation=[row("b")])
     entries = [
@@ -109,6 +116,13 @@ def test_train_rows_need_what_their_verifier_reads(prepare: Prepare) -> None:
     (one,) = objections(prepare(train=[row("a"), bare, bare]))
     assert (one.finding.code, one.finding.line, one.finding.message) == ("GD705", 2, "2 rows lack 'expected_answer'")
     assert codes(prepare(name="other", validation=[bare])) == []
+
+
+def test_rows_of_environments_collated_together_need_what_their_own_verifier_reads(prepare: Prepare) -> None:
+    of_mcqa = row("b", agent_ref={"type": "responses_api_agents", "name": "mcqa_simple_agent"})
+    dataset = prepare(train=[row("a"), of_mcqa])
+    together = replace(dataset, manifest=dataset.manifest.model_copy(update={"environments": ("math", "mcqa")}))
+    assert [one.finding.message for one in objections(together)] == ["1 rows lack 'options'"]
 
 
 def test_an_empty_split_is_pointless(prepare: Prepare) -> None:

@@ -243,6 +243,13 @@ def test_without_rights_nothing_happens_and_the_remedy_is_said(hub: Hub, prepare
     assert not hub.repos[REPO].head.tree
 
 
+def test_who_is_not_logged_in_is_told_so_though_the_dataset_is_public(hub: Hub, prepare: Prepare) -> None:
+    hub.add_repo(REPO)
+    with pytest.raises(Denied, match="not logged in"):
+        publish(prepare(train=ROWS), None)
+    assert not [request.line for request in hub.requests if request.line.startswith("POST") and "paths-info" not in request.line]
+
+
 def test_a_dataset_joins_a_collection_once(hub: Hub, prepare: Prepare) -> None:
     hub.collections["acme/sums-1"] = []
     for _ in range(2):
@@ -268,6 +275,21 @@ def test_a_new_repository_is_private_unless_told_otherwise(hub: Hub, prepare: Pr
     publish(prepare(train=ROWS))
     publish(prepare(train=ROWS), repo_id="acme/open", private=False)
     assert (hub.repos[REPO].private, hub.repos["acme/open"].private) == (True, False)
+
+
+def test_rows_that_stand_there_under_other_names_are_compared(hub: Hub, prepare: Prepare) -> None:
+    card = b"---\nconfigs:\n- config_name: default\n  data_files:\n  - {split: train, path: 'raw/*.jsonl'}\n---\n"
+    hub.add_repo(REPO, {"README.md": card, "raw/a.jsonl": ROWS[0] + b"\n", "raw/b.jsonl": row("theirs") + b"\n"})
+    with planned(prepare(train=ROWS), Target(REPO), Credentials(OWNER)) as plan:
+        (split,) = plan.diff.splits
+    assert (split.before, split.after, split.added, split.removed) == (2, 4, 3, 1)
+
+
+def test_a_card_that_cannot_be_read_is_named(hub: Hub, prepare: Prepare) -> None:
+    hub.add_repo(REPO, {"README.md": b"---\nlicense: [\n---\n"})
+    with pytest.raises(DataError, match=REPO) as error:
+        publish(prepare(train=ROWS))
+    assert "mend the card on the Hub" in error.value.hint
 
 
 def test_a_card_whose_files_are_missing_is_caught_before_sending(hub: Hub, prepare: Prepare) -> None:
@@ -369,9 +391,32 @@ def test_names_follow_the_rules_of_nemo_gym(arguments: tuple, name: str) -> None
     assert repository_name(*arguments) == name
 
 
-def test_a_name_that_the_hub_refuses_is_refused_here() -> None:
-    with pytest.raises(UsageError):
-        repository_name("acme", "two words")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sums",
+        "a/b/c",
+        "acme/two words",
+        "acme/" + "x" * 97,
+        "acme/-x",
+        "acme/x.",
+        "acme/a--b",
+        "acme/größe",
+        "acme/x.git",
+        "acme/",
+        "/x",
+        "",
+    ],
+)
+def test_a_name_that_the_hub_refuses_is_refused_here(name: str) -> None:
+    with pytest.raises(UsageError, match="no name that the Hub takes"):
+        Target(name)
+
+
+def test_the_client_takes_every_name_that_is_taken_here(hub: Hub, prepare: Prepare) -> None:
+    for name in ("acme/x", "acme/_x_", "a.b/c.d-e_f", "acme/" + "x" * 96):
+        with planned(prepare(train=ROWS), Target(name), Credentials(OWNER)) as plan:
+            assert not plan.exists
 
 
 def test_the_card_is_read_by_everyone(hub: Hub, prepare: Prepare) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gymdata.errors import DataError, ExternalError, UsageError
 from gymdata.sources.data_files import inside, matching, split_patterns
-from gymdata.sources.hub import Credentials
+from gymdata.sources.hub import Credentials, find_credentials
 from gymdata.sources.huggingface import fetch
 from tests.servers.fixtures import OTHER, OWNER
 from tests.servers.hub import Hub
@@ -158,6 +158,14 @@ def test_a_closed_dataset_needs_credentials(hub: Hub, tmp_path: Path, kind: str)
     assert not any(request.authorized for request in hub.requests if "/cdn/" in request.line), "the token is for the Hub alone"
 
 
+@pytest.mark.parametrize("token", ["hf_canary7Qp\nsecond", "hf_canary7Qpß", "hf canary7Qp"])
+def test_a_token_that_no_request_can_carry_is_refused_and_not_repeated(hub: Hub, monkeypatch, token: str) -> None:
+    monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(UsageError, match="the token holds") as error:
+        find_credentials()
+    assert "canary" not in str(error.value) and not hub.requests
+
+
 def test_file_and_split_together_make_no_sense(hub: Hub, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         fetch("acme/math", tmp_path, artifact="train.jsonl", split="train")
@@ -168,6 +176,7 @@ def test_file_and_split_together_make_no_sense(hub: Hub, tmp_path: Path) -> None
     ("ask", "files", "says"),
     [
         ({"repo_id": "acme/nothing"}, {}, "no such dataset"),
+        ({"repo_id": "acme/two--hyphens"}, {}, "write OWNER/NAME"),
         ({"revision": "v9"}, {"train.jsonl": b"{}\n"}, "no such revision"),
         ({"artifact": "Train.jsonl"}, {"train.jsonl": b"{}\n"}, "case-sensitive"),
         ({"split": "test"}, {"train.jsonl": b"{}\n"}, "no split 'test'"),
