@@ -7,8 +7,9 @@ import mmap
 import os
 from array import array
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import msgspec
 import xxhash
@@ -20,12 +21,23 @@ _BLOCK = 1024 * 1024
 
 
 class SplitWriter:
-    """Appends part files to `<split>.jsonl` in `directory` as they come, and digests what it writes."""
+    """Appends part files to `<split>.jsonl` in `directory` as they come, and digests what it writes.
+
+    Leaving its context lets go of the files; `close` before that says what they are.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._files: dict[str, IO[bytes]] = {}
         self._digests: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file in self._files.values():
+            with suppress(OSError):  # of a full disk, which was reported when it was written to
+                file.close()
 
     def append(self, split: str, part: Path) -> None:
         """Append a part file and remove it."""

@@ -152,8 +152,7 @@ def prepare(
             if before.fingerprint == made_from and is_intact(directory, before) and _sidecars_stand(sources, options):
                 remove_leftovers(directory)
                 return Prepared(directory, before, _report(sources), cached=True)
-        with staged(directory, lambda: _outputs_of(directory), on_wait) as stage:
-            writer = SplitWriter(stage)
+        with staged(directory, lambda: _outputs_of(directory), on_wait) as stage, SplitWriter(stage) as writer:
             for source in sources:
                 _scan(source, stage, writer, options, jobs, on_progress)
             end_sharing()

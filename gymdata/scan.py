@@ -10,10 +10,10 @@ import base64
 import functools
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -159,6 +159,10 @@ class _Scanner:
         self.writer = _PartWriter(work.collation, work.part) if work.collation else None
 
     def scan(self) -> Scan:
+        with self.writer or nullcontext():
+            return self._scan()
+
+    def _scan(self) -> Scan:
         result = self.result
         try:
             for chunk in chunks(self.work.part):
@@ -223,7 +227,7 @@ class _Scanner:
 
 
 class _PartWriter:
-    """Writes the collated rows of one byte range, to one part file per split."""
+    """Writes the collated rows of one byte range, to one part file per split; leaving its context lets go of the files."""
 
     def __init__(self, collation: Collation, part: ByteRange) -> None:
         self._collation = collation
@@ -232,6 +236,14 @@ class _PartWriter:
         self._threshold = int(collation.validation_fraction * 2**64)
         self._buffers: dict[str, list[bytes]] = {}
         self._files: dict[str, IO[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file in self._files.values():
+            with suppress(OSError):  # of a full disk, which was reported when it was written to
+                file.close()
 
     def write(self, line: bytes, row: dict[str, Any], facts: Facts) -> str:
         split = "validation" if facts.prompt_key < self._threshold else self._collation.split

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -212,7 +213,9 @@ def page(texts: Iterable[str], out: Callable[[str], object] | None = None) -> No
                 pager.stdin.write(text)
             pager.stdin.close()
         except (BrokenPipeError, KeyboardInterrupt):
-            pager.stdin = None  # the reader left; there is nothing more to be flushed
+            stdin, pager.stdin = pager.stdin, None  # the reader left: what is not written yet is for nobody
+            with suppress(BrokenPipeError):
+                stdin.close()
 
 
 def _dicts(items: Any) -> list[dict[str, Any]]:
