@@ -142,7 +142,11 @@ def _write_parquet(path: Path, lines: Iterator[bytes], plain: bool) -> int:
         if count and plain:
             write_plain(records, path)
         elif count:
-            kinds = columns([records])
-            kinds |= {key: "int64s" for key in _TOKEN_COLUMNS if key in kinds}
-            write_parquet(records, [path], kinds)
+            try:
+                kinds = columns([records])
+                kinds |= {key: "int64s" for key in _TOKEN_COLUMNS if key in kinds}
+                write_parquet(records, [path], kinds)
+            except DataError as error:
+                message = error.message.replace(f"{records.name}: row", "record")
+                raise DataError(message, f"{error.hint}; a .jsonl file takes the records as they are") from error
     return count

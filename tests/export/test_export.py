@@ -276,3 +276,11 @@ def test_the_command_knows_every_format() -> None:
     from gymdata.export.export import FORMATS
 
     assert sorted(named) == sorted(FORMATS)
+
+
+def test_a_number_that_parquet_cannot_hold_is_told_by_its_record(tmp_path: Path) -> None:
+    source = save(tmp_path / "rollouts.jsonl", rollout(0), rollout(1, key=10**30))
+    with pytest.raises(DataError, match=r"^record 2, key 'key': a number") as error:
+        export([source], "trl", tmp_path / "out.parquet")
+    assert "a .jsonl file takes the records" in error.value.hint
+    assert export([source], "trl", tmp_path / "out.jsonl").records == 2

@@ -222,6 +222,36 @@ def test_rollouts_of_nemo_gym_stay_as_they_are(tmp_path: Path) -> None:
     assert imported(tmp_path, "gym", *rows)[0] == rows
 
 
+def test_failures_of_nemo_gym_need_no_response(tmp_path: Path) -> None:
+    failed = {"_ng_task_index": 1, "_ng_rollout_index": 0, "_ng_failure_class": "agent_run_error", "_ng_failure_message": "500"}
+    rows, found = imported(tmp_path, "gym", gym_row(), failed)
+    assert (len(rows), found.failures) == (1, 1)
+
+
+def test_indices_that_are_none_are_left_out_and_those_of_tables_whole_again(tmp_path: Path) -> None:
+    indices = [(1.0, 0.0), ("3", 0), (2, -1), (True, 0)]
+    rows, _ = imported(tmp_path, "gym", *[gym_row(_ng_task_index=task, _ng_rollout_index=one) for task, one in indices])
+    assert rows == [gym_row(_ng_task_index=1, _ng_rollout_index=0), *[gym_row()] * 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:a\nsize 1\n", "a Git LFS pointer"),
+        (json.dumps([gym_row()]), "one JSON array"),
+    ],
+)
+def test_a_file_that_is_something_else_is_called_what_it_is(tmp_path: Path, text: str, what: str) -> None:
+    (tmp_path / "source.jsonl").write_text(text)
+    with pytest.raises(DataError, match=f"(?s)1 of 1 .*: the file is {what}"):
+        import_rollouts([tmp_path / "source.jsonl"], "gym", tmp_path / "out.jsonl")
+
+
+def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
+    (tmp_path / "source.jsonl").write_text(json.dumps(gym_row()), encoding="utf-8-sig")
+    assert import_rollouts([tmp_path / "source.jsonl"], "gym", tmp_path / "out.jsonl").rollouts == 1
+
+
 def test_transitions_become_one_trajectory(tmp_path: Path) -> None:
     later = [*TRANSITION, {"type": "function_call_output", "call_id": "c", "output": "4"}]
     row = gym_row(response={"output": [TRANSITION, later]}, responses_create_params={"input": []})

@@ -18,6 +18,7 @@ from gymdata.rollouts.foreign import gym, skills, verifiers
 from gymdata.rollouts.foreign.record import Found, Misfit, Settings
 from gymdata.rollouts.tasks import ROLLOUT_INDEX, TASK_INDEX
 from gymdata.rows.lines import MAX_LINE_BYTES, ByteRange, DamagedFile, chunks
+from gymdata.validation.rules.files import HEAD_BYTES, sniff
 
 READERS: dict[str, Callable[[dict[str, Any], Settings], Found]] = {
     "gym": gym.read,
@@ -124,7 +125,7 @@ def _free(row: dict[str, Any], seen: set[tuple[object, ...]]) -> int | None:
 
 def _object(line: bytes) -> dict[str, Any]:
     try:
-        record = msgspec.json.decode(line)
+        record = msgspec.json.decode(line.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Misfit("$", f"not JSON: {error}") from error
     if not isinstance(record, dict):
@@ -133,7 +134,11 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes | str]]:
-    """The lines of a file that are not blank, and where they stand; of one that cannot be read, why."""
+    """The lines of a file that are not blank, and where they stand; of one that cannot be read, or a file that has none, why."""
+    with open(path, "rb") as stream:
+        if other := sniff(stream.read(HEAD_BYTES), path.name):
+            yield str(path), f"{other.message}: {other.hint}"
+            return
     number = 0
     try:
         for chunk in chunks(ByteRange(path, 0, path.stat().st_size)):
