@@ -21,7 +21,7 @@ from gymdata.collate import SplitWriter, shuffle
 from gymdata.engine.local import end_sharing
 from gymdata.environments.model import DatasetConfig, Environment
 from gymdata.environments.registry import fixtures
-from gymdata.errors import ConfigError, DataError, UsageError
+from gymdata.errors import ConfigError, DataError, ExternalError, UsageError
 from gymdata.manifest import MANIFEST, InputFile, Manifest, OutputFile, fingerprint, is_intact, read_manifest, sha256
 from gymdata.rows.columns import Columns
 from gymdata.rows.lines import COMPRESSED_SUFFIXES, offset_of_line
@@ -82,14 +82,21 @@ class Prepared:
 
 
 class InvalidRows(DataError):
-    """Rows have errors, and they were not to be quarantined; `report` has every finding."""
+    """Rows have errors, and they were not to be quarantined, or files cannot be read; `report` has every finding."""
 
     def __init__(self, report: Report) -> None:
-        super().__init__(
-            f"{report.errors:,} errors; nothing was written",
-            "mend the rows (`gymdata validate --fix` repairs what is mechanical), or leave them out with --on-invalid quarantine",
+        hint = (
+            "mend the rows (`gymdata validate --fix` repairs what is mechanical), or leave them out with --on-invalid quarantine"
         )
+        if _unreadable(report):
+            hint = "mend the files that cannot be read, or take them out of the configuration"
+        super().__init__(f"{report.errors:,} error{'' if report.errors == 1 else 's'}; nothing was written", hint)
         self.report = report
+
+
+def _unreadable(report: Report) -> bool:
+    """Whether a file is no JSON Lines, or only the beginning of it: its rows cannot be put aside, for nobody knows them."""
+    return any(finding.code == "GD100" for file in report.files for finding in file.findings)
 
 
 class SidecarConflict(DataError):
@@ -109,6 +116,8 @@ class _Source:
 
     environment: Environment
     dataset: DatasetConfig
+    state: tuple[int, ...]
+    """Of its file when the digest was begun."""
     digest: Future[str]
     columns: dict[str, Columns] = field(default_factory=dict)
     """By split."""
@@ -156,6 +165,7 @@ def prepare(
             for source in sources:
                 _scan(source, stage, writer, options, jobs, on_progress)
             end_sharing()
+            _stood_still(sources)
             report = _check(sources, options)
             accept(report)
             documents = _sidecars(sources, options) if options.measure else []
@@ -228,7 +238,25 @@ def _sources(found: Sequence[tuple[Environment, DatasetConfig]], directory: Path
                 f"{directory} holds the source file {dataset.path.name}, which the outputs might overwrite",
                 "choose another --output-dir",
             )
-    return [_Source(environment, dataset, digests.submit(sha256, dataset.path)) for environment, dataset in found]
+    return [
+        _Source(environment, dataset, _state(dataset.path), digests.submit(sha256, dataset.path))
+        for environment, dataset in found
+    ]
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """What changes when a file is written to or replaced."""
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _stood_still(sources: Sequence[_Source]) -> None:
+    """Raises ExternalError for a file that somebody wrote to: what was read may be neither what is there nor what the digest is of."""
+    for source in sources:
+        source.digest.result()
+        if _state(source.dataset.path) != source.state:
+            message = f"{source.dataset.jsonl_fpath} was changed while it was read; nothing was written"
+            raise ExternalError(message, "run again once nobody writes to it")
 
 
 def _scan(
@@ -322,12 +350,15 @@ def _check(sources: Sequence[_Source], options: Options) -> Report:
             [entry.path for entry in source.environment.required_fields if "." not in entry.path and not entry.also_in],
             source.kind,
         )
+        start, stop = source.dataset.start_idx, source.dataset.end_idx
+        if not source.rows and (start or stop) and any(finding.code == "GD510" for finding in source.findings):
+            source.findings = [Finding("GD510", "$", f"the file has no row from start_idx {start or 0} on", "mend `start_idx`")]
     validation = [source for source in sources if "validation" in source.columns]
     train = [(source.dataset.jsonl_fpath, source.columns["train"]) for source in sources if "train" in source.columns]
     for source in validation:
         source.findings += check_splits(train, source.columns["validation"])
     report = _report(sources)
-    if report.errors and options.on_invalid == "fail":
+    if report.errors and (options.on_invalid == "fail" or _unreadable(report)):
         raise InvalidRows(report)
     if not any(source.valid for source in sources) and any(source.rows for source in sources):
         raise InvalidRows(report)

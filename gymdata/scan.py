@@ -22,7 +22,7 @@ from gymdata.errors import DataError
 from gymdata.rows.columns import Columns, count_turns, count_words
 from gymdata.rows.facts import Facts, describe
 from gymdata.rows.fast import FastPath, has_repeated_key
-from gymdata.rows.lines import COMPRESSED_SUFFIXES, MAX_LINE_BYTES, ByteRange, DamagedFile, chunks, ranges
+from gymdata.rows.lines import CHUNK_BYTES, COMPRESSED_SUFFIXES, MAX_LINE_BYTES, ByteRange, DamagedFile, chunks, ranges
 from gymdata.rows.stamp import Stamper, append_member, replace_member
 from gymdata.statistics.tokens import TokenCounter
 from gymdata.validation.findings import Finding
@@ -254,8 +254,17 @@ class _PartWriter:
         if self._collation.repeats == 1:
             buffer.append(stamped)
         else:
-            buffer += [stamped] * self._collation.repeats
+            self._repeat(split, buffer, stamped)
         return split
+
+    def _repeat(self, split: str, buffer: list[bytes], line: bytes) -> None:
+        """Add all repetitions of a line, written out as they come to be many."""
+        left, most = self._collation.repeats, max(1, CHUNK_BYTES // (len(line) + 1))
+        while left:
+            buffer += [line] * min(left, most)
+            left -= min(left, most)
+            if len(buffer) >= most:
+                self.flush()
 
     def reject(self, line: bytes, number: int, findings: list[Finding]) -> None:
         if not self._collation.keep_rejected:

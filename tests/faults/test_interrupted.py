@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import json
 import os
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ import pytest
 from gymdata import atomic
 from gymdata.environments.config import load_config
 from gymdata.errors import ExternalError
-from gymdata.prepare import Options, prepare
+from gymdata.prepare import InvalidRows, Options, prepare
 
 KILLS = int(os.environ.get("GYMDATA_KILLS", "6"))
 """`make faults` does 200."""
@@ -150,6 +152,56 @@ def test_a_disk_that_refuses_leaves_the_old_state(project, monkeypatch, call, nu
     assert state(out) == before
     prepare([environment], out, options, overwrite_metrics=True)
     assert state(out) != before
+
+
+def test_a_source_file_that_changes_while_it_is_read_leaves_the_old_state(project):
+    environment = load_config(["config.yaml"])
+    write_rows(project / "train.jsonl", 50, "first")
+    prepare([environment], project / "out", Options(encoding=None))
+    before = state(project / "out")
+    write_rows(project / "train.jsonl", 60, "second")
+
+    def edit(name: str, done: int, total: int) -> None:
+        if name == "train.jsonl":
+            write_rows(project / name, 60, "edited")
+
+    with pytest.raises(ExternalError, match=r"train\.jsonl was changed while it was read"):
+        prepare([environment], project / "out", Options(encoding=None), overwrite_metrics=True, on_progress=edit)
+    assert state(project / "out") == before
+    prepare([environment], project / "out", Options(encoding=None), overwrite_metrics=True)
+    assert "edited" in (project / "out" / "train.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("validation.jsonl.gz", gzip.compress(os.urandom(5000))[:4000]), ("validation.jsonl", b"<html>")]
+)
+def test_a_file_that_cannot_be_read_is_not_quarantined(project, name, data):
+    (project / name).write_bytes(data)
+    (project / "config.yaml").write_text(CONFIG.replace("validation.jsonl", name))
+    with pytest.raises(InvalidRows) as caught:
+        prepare([load_config(["config.yaml"])], project / "out", Options(encoding=None, on_invalid="quarantine"))
+    assert "quarantine" not in caught.value.hint
+    assert not (project / "out").exists()
+
+
+def test_a_window_behind_the_last_row_is_told_as_that(project):
+    (project / "config.yaml").write_text(CONFIG.replace("validation.jsonl,", "validation.jsonl, start_idx: 100,"))
+    prepared = prepare([load_config(["config.yaml"])], project / "out", Options(encoding=None))
+    assert [one.message for file in prepared.report.files for one in file.findings] == [
+        "the file has no row from start_idx 100 on"
+    ]
+
+
+def test_any_number_of_repetitions_is_written_in_little_memory(project):
+    (project / "config.yaml").write_text(CONFIG.replace("validation.jsonl,", "validation.jsonl, num_repeats: 100001,"))
+    write_rows(project / "train.jsonl", 2, "few")
+    write_rows(project / "validation.jsonl", 2, "few")
+    tracemalloc.start()
+    prepare([load_config(["config.yaml"])], project / "out", Options(encoding=None))
+    assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    tracemalloc.stop()
+    with open(project / "out" / "validation.jsonl") as stream:
+        assert ["few 0?" in line for line in stream] == [True] * 100_001 + [False] * 100_001
 
 
 def test_a_full_disk(project):
