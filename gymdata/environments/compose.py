@@ -113,11 +113,11 @@ def _put(tree: Node, path: tuple[Key, ...], value: Node) -> Node:
     return Node(children, tree.place if isinstance(tree.value, dict) else value.place)
 
 
-def _includes(node: Node) -> list[str]:
-    """The `config_paths` of a file, resolved."""
+def _includes(node: Node) -> dict[str, Place]:
+    """The `config_paths` of a file, resolved, and where they are written."""
     entry = node.get("config_paths")
     if entry is None or entry.value is None:
-        return []
+        return {}
     try:
         entry = Interpolator(node).resolve(entry, ("config_paths",))
     except InterpolationError as error:
@@ -126,27 +126,30 @@ def _includes(node: Node) -> list[str]:
         raise ConfigProblems(
             [Problem(entry.place, ("config_paths",), "must be a list of paths", "write config_paths: [a.yaml, b.yaml]")]
         )
-    return [item.value for item in entry.value]
+    return {item.value: item.place for item in entry.value}
 
 
 def _in_order(paths: list[str]) -> list[tuple[Node, Path]]:
     """Every file once, each after all that it includes; breadth first decides which of two includes of one file counts."""
-    names, folders = list(dict.fromkeys(paths)), [Path()] * len(paths)
+    names = list(dict.fromkeys(paths))
     top = len(names)
+    folders = [Path()] * top
+    places: list[Place | None] = [None] * top
     read: list[tuple[Node, Path]] = []
     included: list[list[int]] = []
     for index in range(MAX_FILES):
         if index == len(names):
             break
         file = find(names[index], folders[index])
-        node = _read(names[index], file, folders[index])
+        node = _read(names[index], file, folders[index], places[index])
         read.append((node, file))
         included.append([])
-        for name in _includes(node):
+        for name, place in _includes(node).items():
             if name not in names:
                 included[index].append(len(names))
                 names.append(name)
                 folders.append(file.parent)
+                places.append(place)
     else:
         raise ConfigError(f"the configuration includes more than {MAX_FILES} files", path=names[0])
     order: list[tuple[Node, Path]] = []
@@ -164,12 +167,13 @@ def _in_order(paths: list[str]) -> list[tuple[Node, Path]]:
 MAX_FILES = 200
 
 
-def _read(name: str, file: Path, folder: Path = Path()) -> Node:
+def _read(name: str, file: Path, folder: Path = Path(), place: Place | None = None) -> Node:
     try:
         node = yaml.load(file, name if Path(name).is_absolute() else str(file))
     except FileNotFoundError:
         looked = ", ".join(dict.fromkeys(str(root.resolve() / name) for root in roots(folder)))
-        raise ConfigError(f"the configuration file {name} was not found", f"looked for {looked}") from None
+        path, line = place or ("", 0)
+        raise ConfigError(f"the configuration file {name} was not found", f"looked for {looked}", path, line) from None
     if not isinstance(node.value, dict):
         raise ConfigError(
             "is not a mapping of server instances", "see `gymdata envs show math` for an example", name, node.place.line

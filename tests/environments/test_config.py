@@ -277,9 +277,11 @@ class TestComposition:
     def test_a_circle_of_includes_is_read_once(self):
         assert load(AGENT + EXAMPLE + "config_paths: [d.yaml]\n", d="config_paths: [c.yaml]\n").datasets()
 
-    def test_a_missing_file_names_where_it_was_looked_for(self):
-        with pytest.raises(ConfigError, match=r"nope\.yaml was not found"):
+    def test_a_missing_file_names_where_it_was_looked_for_and_who_includes_it(self):
+        with pytest.raises(ConfigError, match=r"^the configuration file nope\.yaml was not found"):
             load_config(["nope.yaml"])
+        with pytest.raises(ConfigError, match=r"c\.yaml:2: the configuration file nope\.yaml was not found"):
+            load("config_paths:\n- nope.yaml\n" + AGENT + EXAMPLE)
 
     def test_inheriting_moves_copying_keeps_and_delete_key_removes(self):
         text = AGENT + EXAMPLE + "moved:\n  _inherit_from: agent\n"
