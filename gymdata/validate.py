@@ -12,6 +12,7 @@ from gymdata.errors import UsageError
 from gymdata.rows.columns import Columns
 from gymdata.scan import check_file, scan_file
 from gymdata.statistics.sidecar import recheck
+from gymdata.validation.changed import DATA_SUFFIXES
 from gymdata.validation.findings import Finding
 from gymdata.validation.judge import Kind, is_error
 from gymdata.validation.report import FileReport
@@ -145,7 +146,9 @@ def targets(names: Sequence[str], configs: Sequence[str] = ()) -> list[Target]:
         if name in registry.names() and not Path(name).is_file():
             environments.append(registry.load(name, (), configs))
         elif Path(name).is_dir():
-            inside = [path for path in sorted(Path(name).rglob("*")) if path.name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst"))]
+            inside = [path for path in sorted(Path(name).rglob("*")) if path.name.endswith(DATA_SUFFIXES) and not path.is_dir()]
+            if not inside:
+                raise UsageError(f"the folder {name!r} holds no data file", f"data files end in {', '.join(DATA_SUFFIXES)}")
             found += [Target(path) for path in inside if path.name != "rejected.jsonl"]
         elif Path(name).is_file():
             found.append(Target(Path(name)))

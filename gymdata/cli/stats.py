@@ -48,10 +48,12 @@ def run(args: argparse.Namespace) -> int:
     for target in validate.targets(args.paths, args.config):
         measured = validate.measure(target, kind=args.kind, encoding=encoding, jobs=max(1, args.jobs), on_progress=progress)
         report = measured.report
-        if report.rows > report.valid or (report.findings and not report.rows):
-            progress.clear()
-            bad = f"{report.rows - report.valid:,} of {report.rows:,} rows have errors" if report.rows else "the file has no rows"
-            print(f"{report.file}: {bad} and are left out; see `gymdata validate`", file=sys.stderr)
+        progress.clear()
+        if report.rows > report.valid:
+            bad = f"{report.rows - report.valid:,} of {report.rows:,} rows have errors and are left out"
+            print(f"{report.file}: {bad}; see `gymdata validate`", file=sys.stderr)
+        elif whole := next((finding for finding in report.findings if finding.code in ("GD100", "GD111", "GD510")), None):
+            print(f"{report.file}: {whole.message}", file=sys.stderr)
         if args.format == "gym":
             documents[report.file] = gym_metrics([(measured.columns, 1)])
         else:

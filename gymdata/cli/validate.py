@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Validate; 0 no error, 1 errors."""
     from gymdata import validate
-    from gymdata.atomic import writing
+    from gymdata.atomic import disk_errors, writing
     from gymdata.cli.progress import Progress
     from gymdata.errors import UsageError
     from gymdata.validation.report import Report
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "text":
         print(summary(report, color=_color(sys.stderr)), file=sys.stderr)
     if args.format == "github" and (page := os.environ.get("GITHUB_STEP_SUMMARY")):
-        with open(page, "a", encoding="utf-8") as stream:
+        with disk_errors(Path(page)), open(page, "a", encoding="utf-8") as stream:
             stream.write(render(report, "markdown"))
     return 1 if report.errors else 0
 

@@ -118,7 +118,7 @@ def _result(
     if name is None:
         artifact = {"uri": Path(os.path.abspath(file.file)).as_uri()}
     else:
-        artifact = {"uri": quote(name), "uriBaseId": "%SRCROOT%"}
+        artifact = {"uri": quote(os.fsencode(name)), "uriBaseId": "%SRCROOT%"}
     return {
         "ruleId": finding.code,
         "ruleIndex": codes.index(finding.code),

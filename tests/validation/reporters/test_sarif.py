@@ -71,6 +71,12 @@ def test_a_limit_keeps_errors_and_says_what_it_left_out(report):
     assert "1 of 4" in run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
 
 
+def test_a_name_that_is_not_utf8_is_spelled_in_bytes():
+    file = FileReport("a\udcff.jsonl", 1, 0, [Finding("GD101", "$", "m", "", 1)])
+    (result,) = json.loads(sarif.render(Report((file,))))["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "a%FF.jsonl"
+
+
 def test_nothing_of_the_machine_is_in_it(report, tmp_path):
     assert str(tmp_path) not in sarif.render(report)
 
