@@ -62,7 +62,7 @@ class Code:
         import platform
 
         require()
-        return f"1 python {platform.python_version()}{' not isolated' if missing() else ''}"
+        return f"2 python {platform.python_version()}{' not isolated' if missing() else ''}"
 
     @property
     def seconds(self) -> float:

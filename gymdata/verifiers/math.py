@@ -63,7 +63,7 @@ class Math:
         from importlib.metadata import version
 
         _library()
-        return f"1 math-verify {version('math-verify')}"
+        return f"2 math-verify {version('math-verify')}"
 
     def verify(self, row: Row, response: Response) -> Verdict:
         """1 if the last box equals the expected answer. Extras: extracted_answer, library_reward, judge_evaluations, reason."""
