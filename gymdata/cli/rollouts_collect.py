@@ -160,6 +160,9 @@ def run(args: argparse.Namespace) -> int:
     line = Line(wanted.files.rollouts)
     try:
         progress = collect(wanted, line.start)
+    except KeyboardInterrupt:
+        print("interrupted; what was finished is on the disk, and the same command goes on", file=sys.stderr)
+        return 130
     finally:
         line.stop()
     for note in progress.notes:
@@ -170,7 +173,7 @@ def run(args: argparse.Namespace) -> int:
         print(_text(progress, wanted))
     print(f"wrote {wanted.files.rollouts}", file=sys.stderr)
     if progress.interrupted:
-        print("interrupted; the same command goes on", file=sys.stderr)
+        print("interrupted" + ("; the same command goes on" if progress.owed else ", with nothing left to do"), file=sys.stderr)
         return 130
     if progress.owed:
         return 3
@@ -362,5 +365,6 @@ def _text(progress: Progress, wanted: Run) -> str:
         lines.append(f"{progress.owed:,} can be tried again: run the same command")
     if given_up := progress.given_up + progress.final_failures:
         lines.append(f"{given_up:,} are not tried again (--max-attempts {wanted.max_attempts}, or their context is too long)")
-    lines.append(f"next: gymdata rollouts profile {wanted.files.rollouts}")
+    if there:
+        lines.append(f"next: gymdata rollouts profile {wanted.files.rollouts}")
     return "\n".join(lines)

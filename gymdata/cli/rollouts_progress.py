@@ -45,23 +45,22 @@ def line(progress: Progress, now: float) -> str:
     """The progress at the time `now` of time.monotonic()."""
     seconds = max(1e-9, now - progress.started)
     rate = progress.done / seconds
-    parts = [
-        f"{progress.before + progress.done:,}/{progress.total:,}",
-        f"{rate:,.1f}/s",
-        f"{progress.output_tokens / seconds:,.0f} tok/s",
-    ]
-    parts.append(f"in flight {progress.in_flight:,}")
+    parts = [f"{progress.before + progress.done:,}/{progress.total:,}"]
+    # What the user is to do or to know at once, before what a narrow terminal may cut off.
+    if progress.interrupted:
+        parts.append(f"finishing {progress.in_flight:,} in flight; Ctrl-C again gives them up")
+    if ill := sum(not server.healthy for server in progress.servers):
+        parts.append(f"{ill} of {len(progress.servers)} servers not answering")
+    parts += [f"{rate:,.1f}/s", f"{progress.output_tokens / seconds:,.0f} tok/s"]
+    if not progress.interrupted:
+        parts.append(f"in flight {progress.in_flight:,}")
     if progress.retries:
         parts.append(f"retries {progress.retries:,}")
     if failed := sum(progress.failed.values()):
         parts.append(f"failed {failed:,}")
     if progress.rewards.mean is not None:
         parts.append(f"mean reward {progress.rewards.mean:.3f}")
-    if ill := sum(not server.healthy for server in progress.servers):
-        parts.append(f"{ill} of {len(progress.servers)} servers not answering")
-    if progress.interrupted:
-        parts.append("finishing what is in flight; Ctrl-C again gives it up")
-    elif rate and progress.owed:
+    if rate and progress.owed and not progress.interrupted:
         left = int(progress.owed / rate)
         parts.append(f"left {left // 3600}:{left // 60 % 60:02}:{left % 60:02}")
     return "  ".join(parts)

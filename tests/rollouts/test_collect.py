@@ -293,6 +293,17 @@ def test_a_second_ctrl_c_gives_up_what_is_in_flight(server: ModelServer, tmp_pat
         threading.Event().wait(0.02)
 
 
+def test_an_interruption_at_any_other_moment_does_not_say_that_nothing_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gymdata.rollouts.collect.collect", interrupted)
+    assert main(["rollouts", "collect", str(sums(tmp_path / "sums.jsonl", 1)), "--env", "math"]) == 130
+    assert "what was finished is on the disk" in capsys.readouterr().err
+
+
 def test_nothing_a_second_process_may_write_to(server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     server.delay = 3600
     rows = sums(tmp_path / "sums.jsonl", 2)

@@ -21,6 +21,11 @@ def test_trouble_is_told():
     progress = Progress(total=10, started=0.0, retries=3, failed=Counter({"request_failed: timeout": 2}), interrupted=True)
     progress.servers = [Endpoint("http://127.0.0.1/v1", 1, healthy=False), Endpoint("http://127.0.0.2/v1", 1)]
     told = line(progress, 10.0)
-    for part in ("retries 3", "failed 2", "1 of 2 servers not answering", "Ctrl-C again gives it up"):
+    for part in ("retries 3", "failed 2", "1 of 2 servers not answering", "Ctrl-C again gives them up"):
         assert part in told
     assert "mean reward" not in told
+
+
+def test_what_an_interrupted_run_waits_for_is_seen_on_a_narrow_terminal():
+    progress = Progress(total=320_000, done=10_000, in_flight=16_384, started=0.0, retries=123, interrupted=True)
+    assert "Ctrl-C again gives them up" in line(progress, 10.0)[:79]
