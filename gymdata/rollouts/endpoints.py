@@ -12,10 +12,11 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 import aiohttp
 
-from gymdata.errors import ExternalError
+from gymdata.errors import ExternalError, UsageError
 
 FIRST = 32
 """Rollouts that an unknown server is given to begin with."""
@@ -72,7 +73,10 @@ class Endpoint:
 
 
 class Endpoints:
-    """A pool of servers. `most` bounds what is in flight over all of them; with `fixed` it is also what they are given at once."""
+    """A pool of servers. `most` bounds what is in flight over all of them; with `fixed` it is also what they are given at once.
+
+    Raises UsageError for what is not the address of a server.
+    """
 
     def __init__(self, urls: Sequence[str], http: aiohttp.ClientSession, *, most: int, fixed: bool, patience: float) -> None:
         share = max(1, -(-most // len(urls)))
@@ -208,5 +212,12 @@ def _metrics(text: bytes) -> dict[str, float]:
 
 
 def _base(url: str) -> str:
+    try:
+        address = urlsplit(url)
+        usable = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(f"{url!r} is not the address of a server", "such as http://HOST:8000/v1")
     url = url.rstrip("/")
     return url if url.endswith("/v1") else f"{url}/v1"

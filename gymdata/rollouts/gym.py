@@ -10,6 +10,7 @@ import json
 import math
 import random
 import re
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -119,8 +120,7 @@ class Gym:
         return self._pools[urls]
 
     async def _ask_head(self, url: str) -> dict[str, Any]:
-        async with asyncio.timeout(self._settings.wait):
-            text = await self._get(f"{url.rstrip('/')}/global_config_dict_yaml")
+        text = await self._get(f"{url.rstrip('/')}/global_config_dict_yaml")
         try:
             config = yaml.safe_load(msgspec.json.decode(text, type=str))
         except (msgspec.MsgspecError, yaml.YAMLError, UnicodeDecodeError) as error:
@@ -134,17 +134,21 @@ class Gym:
         await self._get(f"{url.rstrip('/')}/health")
 
     async def _get(self, url: str) -> bytes:
-        trouble = ""
-        for _ in range(max(1, round(self._settings.wait / 0.5))):
+        """What is there, whatever its status. Raises UsageError if that is no address, ExternalError if nothing answers in time."""
+        deadline = time.monotonic() + self._settings.wait
+        while True:
+            limit = aiohttp.ClientTimeout(total=min(10.0, max(1.0, deadline - time.monotonic())))
             try:
-                async with self._http.get(url, timeout=aiohttp.ClientTimeout(total=10)) as reply:
+                async with self._http.get(url, timeout=limit) as reply:
                     return await reply.read()
+            except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+                raise UsageError(f"{url!r} is not the address of a server", "such as http://127.0.0.1:11000") from None
             except (aiohttp.ClientError, TimeoutError) as error:
                 trouble = str(error) or type(error).__name__
+            if time.monotonic() + 0.5 > deadline:
+                hint = "start NeMo Gym's servers, or check the address; --wait SECONDS gives them longer"
+                raise ExternalError(f"{url}: {trouble}", hint)
             await asyncio.sleep(0.5)
-        raise ExternalError(
-            f"{url}: {trouble}", "start NeMo Gym's servers, or check the address; --wait SECONDS gives them longer"
-        )
 
 
 class _Place:

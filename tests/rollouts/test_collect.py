@@ -151,6 +151,14 @@ def test_a_run_in_which_all_fail_stops_and_is_not_held_against_the_rollouts(
     assert collect(server, rows) == 0 and len(keys(tmp_path / "r.jsonl")) == 200
 
 
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8000/v1", "localhost:8000", "http://", "ftp://127.0.0.1/v1", "http://127.0.0.1:99999"]
+)
+def test_what_is_no_address_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str], url: str):
+    assert main(["rollouts", "collect", str(sums(tmp_path / "s.jsonl", 1)), "--env", "math", "--model-url", url]) == 2
+    assert "is not the address of a server" in capsys.readouterr().err
+
+
 def test_a_wrong_key_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     with ModelServer(key="canary") as server:
         assert collect(server, sums(tmp_path / "sums.jsonl", 5)) == 2

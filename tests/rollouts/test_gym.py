@@ -135,6 +135,18 @@ def test_a_verifier_elsewhere_that_fails_is_a_failure(gym: GymServer, tmp_path: 
     )
 
 
+@pytest.mark.parametrize("option", ["--agent-url", "--resources-url", "--head-url"])
+@pytest.mark.parametrize(
+    ("url", "code", "words"),
+    [("http://127.0.0.1:9", 3, "start NeMo Gym's servers"), ("127.0.0.1:11000", 2, "is not the address of a server")],
+)
+def test_an_address_is_wrong_or_nobody_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, url: str, code: int, words: str
+):
+    assert collect(rows(tmp_path, 1), option, url, "--wait", "1") == code
+    assert words in capsys.readouterr().err
+
+
 def test_nobody_at_the_address_is_told_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     with GymServer() as gone:
         url = gone.url
