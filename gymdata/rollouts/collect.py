@@ -22,7 +22,7 @@ from gymdata.errors import ExternalError, UsageError
 from gymdata.rollouts import agent
 from gymdata.rollouts.files import agree, failures_of
 from gymdata.rollouts.gym import URL, Agent, Gym, GymFailed, Remote, Session, added, with_seed
-from gymdata.rollouts.journal import Journal, Key, Keys, records
+from gymdata.rollouts.journal import Journal, Key, Keys, RolloutIndex, TaskIndex, records, refuse_busy
 from gymdata.rollouts.judge import Judge, JudgeFailed, judge_settings, score
 from gymdata.rollouts.overflow import Overflow
 from gymdata.rollouts.plan import Plan, Task, Who
@@ -47,6 +47,7 @@ def collect(run: Run, on_start: Callable[[Progress], None] = lambda progress: No
     `on_start` is given the progress once the servers have answered, to show as it changes. Ctrl-C lets finish what is in flight,
     a second one or SIGTERM does not; either way what was finished is on the disk. Raises GymdataError.
     """
+    run.files.refuse_strangers(run.rows, new_run=run.new_run)
     plan = Plan(run.rows, run.options, run.agents)
     remote, elsewhere = _elsewhere(run.remote, plan.who)
     try:
@@ -87,7 +88,7 @@ class _Collector:
                 await stack.enter_async_context(self._judge)
                 await self._judge.meet()
             if run.new_run:
-                await self._start_anew()
+                self._start_anew()
             agree(run.files.manifest, self._manifest())
             async with Journal(run.files.rollouts) as self._journal, Journal(run.files.failures, unique=False) as self._failures:
                 progress.notes += [journal.repaired for journal in (self._journal, self._failures) if journal.repaired]
@@ -108,7 +109,7 @@ class _Collector:
             ]
         return progress
 
-    async def _start_anew(self) -> None:
+    def _start_anew(self) -> None:
         files = self._run.files
         if files.shards > 1:
             raise UsageError(
@@ -116,7 +117,7 @@ class _Collector:
                 "choose another --output, or move the files of the run away",
             )
         if files.rollouts.exists():
-            await Journal(files.rollouts).close()  # refused while another process writes to it
+            refuse_busy(files.rollouts)
         if folder := files.set_aside():
             self.progress.notes.append(f"what was there is now in {folder}")
 
@@ -386,8 +387,8 @@ class _Collector:
 
 
 class _Failure(msgspec.Struct):
-    task: int = msgspec.field(name="_ng_task_index")
-    rollout: int = msgspec.field(name="_ng_rollout_index")
+    task: TaskIndex = msgspec.field(name="_ng_task_index")
+    rollout: RolloutIndex = msgspec.field(name="_ng_rollout_index")
     kind: str = msgspec.field(name="_ng_failure_class", default="")
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,21 @@ class RunFiles:
         """Rollouts of the same run in other files: of all shards, however many they were, and of a run or merge without shards."""
         found = [*shard_files(self.output), self.output]
         return (path for path in found if path != self.rollouts and path.exists())
+
+    def refuse_strangers(self, rows: Iterable[Path], *, new_run: bool) -> None:
+        """Raise UsageError where a file that this run would write to is none of its own: the rows themselves, or, unless it is set
+        aside by a `new_run`, one without a manifest."""
+        ours = {path.resolve() for path in (self.output, self.rollouts, self.failures, self.manifest, *self.others())}
+        if clash := next((path for path in rows if path.resolve() in ours), None):
+            raise UsageError(f"{clash} holds the rows: rollouts cannot be written there", "choose another --output")
+        filled = [path for path in (self.output, self.rollouts, *self.others()) if path.is_file() and path.stat().st_size]
+        if (
+            filled and not new_run and not self.manifest.exists()
+        ):  # in this order: a shard that has just begun makes its manifest first
+            raise UsageError(
+                f"{filled[0]} is there, but not {self.manifest.name}, which says how its rollouts were made",
+                "choose another --output; --new-run sets the file aside",
+            )
 
     def set_aside(self) -> Path | None:
         """Move all there is of this run into a folder of its own, `<stem>.previous-N`; where it went, None if there was nothing."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -23,12 +23,15 @@ from gymdata.errors import ExternalError, UsageError
 Key = tuple[int, int]
 """A rollout: its `_ng_task_index` and its `_ng_rollout_index`."""
 
+TaskIndex = Annotated[int, msgspec.Meta(ge=0)]
+RolloutIndex = Annotated[int, msgspec.Meta(ge=0, lt=1 << 24)]
+"""Bounded: one beyond that was written by no collector, and would fill the memory as a key."""
 _BLOCK = 1 << 20
 
 
 class _Keys(msgspec.Struct):
-    task: int = msgspec.field(name="_ng_task_index")
-    rollout: int = msgspec.field(name="_ng_rollout_index")
+    task: TaskIndex = msgspec.field(name="_ng_task_index")
+    rollout: RolloutIndex = msgspec.field(name="_ng_rollout_index")
     reward: Any = None
 
 
@@ -215,6 +218,11 @@ class Journal:
             target.flush()
             old, self._file = self._file, _lock(os.open(temporary, os.O_RDWR | os.O_APPEND), self.path)
         os.close(old)
+
+
+def refuse_busy(path: Path) -> None:
+    """Raise UsageError while another process writes to a file that is there; nothing in it is mended."""
+    os.close(_locked(path))
 
 
 def _locked(path: Path) -> int:

@@ -95,8 +95,38 @@ def test_the_mean_reward_is_that_of_the_whole_run_so_far(server: ModelServer, tm
 def test_a_reward_is_read_as_it_stands(server: ModelServer, tmp_path: Path, damage: str):
     """A line whose reward is not what one expects is a rollout all the same."""
     rows = sums(tmp_path / "sums.jsonl", 1)
+    assert collect(server, rows) == 0
     (tmp_path / "r.jsonl").write_text(f'{{"_ng_task_index":0,"_ng_rollout_index":0,"reward":{damage}}}\n')
     assert collect(server, rows) == 0 and len(read(tmp_path / "r.jsonl")) == 1
+
+
+@pytest.mark.parametrize("index", [-1, 1 << 40, 0.5])
+def test_a_line_with_an_impossible_index_is_no_rollout(server: ModelServer, tmp_path: Path, index: float):
+    rows = sums(tmp_path / "sums.jsonl", 1)
+    assert collect(server, rows) == 0
+    for name in ("r.jsonl", "r_failures.jsonl"):
+        with (tmp_path / name).open("a") as file:
+            print(
+                json.dumps({"_ng_task_index": 0, "_ng_rollout_index": index, "_ng_failure_class": "context_overflow"}), file=file
+            )
+    assert collect(server, rows) == 0 and keys(tmp_path / "r.jsonl") == [(0, 0)]
+
+
+def test_a_file_that_is_none_of_the_runs_own_is_not_touched(
+    server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    rows = sums(tmp_path / "sums.jsonl", 2)
+    content = rows.read_bytes()
+    for more in ([], ["--new-run"]):
+        assert collect(server, rows, "--output", str(rows), *more) == 2
+        assert "holds the rows" in capsys.readouterr().err
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(content)
+    assert collect(server, rows, "--output", str(other)) == 2
+    assert "other_manifest.json" in capsys.readouterr().err
+    assert rows.read_bytes() == other.read_bytes() == content and not server.requests
+    assert collect(server, rows, "--output", str(other), "--new-run") == 0
+    assert (tmp_path / "other.previous-1/other.jsonl").read_bytes() == content
 
 
 def test_a_run_asked_for_in_another_way_is_refused_or_set_aside(
