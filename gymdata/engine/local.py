@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, resource_tracker
 from typing import TypeVar
 
 from gymdata.errors import ExternalError
@@ -43,7 +43,17 @@ def share_imports(*modules: str, now: bool) -> None:
         multiprocessing.set_forkserver_preload(list(modules))
         _shared.extend(modules)
         if now:
-            forkserver.ensure_running()
+            _start_server()
+
+
+def _start_server() -> None:
+    """Start the server that workers are forked from, deaf to Ctrl-C: while it imports it would print a traceback."""
+    resource_tracker.ensure_running()  # which the server would start, and which lets all signals through afterwards
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def end_sharing() -> None:
@@ -72,6 +82,8 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], jobs:
         yield from map(function, queue)
         return
     context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+    if sys.platform == "linux":
+        _start_server()
     pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker)
     try:
         pending: deque[Future[Result]] = deque(pool.submit(function, item) for item in (first, second))
@@ -79,6 +91,11 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], jobs:
             while len(pending) < 2 * jobs and (item := next(queue, None)) is not None:
                 pending.append(pool.submit(function, item))
             yield pending.popleft().result()
+    except KeyboardInterrupt:
+        # A worker that the server has yet to fork would find nothing left of what it was given.
+        if server := getattr(forkserver._forkserver, "_forkserver_pid", None):  # pyright: ignore[reportAttributeAccessIssue]
+            os.kill(server, signal.SIGKILL)
+        raise
     except BrokenProcessPool as error:
         raise ExternalError(
             "a worker process died, most likely because the machine ran out of memory",

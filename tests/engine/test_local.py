@@ -77,3 +77,31 @@ def alive(pid: int) -> bool:
             return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or between opening and reading
         return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked from a server on Linux alone")
+def test_an_interrupt_while_workers_are_being_started_ends_without_a_traceback(tmp_path):
+    (tmp_path / "slow_import.py").write_text(
+        "import os, pathlib, time\npathlib.Path('begun').touch()\nwhile not os.path.exists('go'): time.sleep(0.02)\n"
+    )
+    (tmp_path / "run.py").write_text(
+        "from gymdata.engine.local import ordered_map, share_imports\n"
+        "if __name__ == '__main__':\n"
+        "    try:\n"
+        "        share_imports('slow_import', now=True)\n"
+        "        list(ordered_map(abs, range(4), 2))\n"
+        "    except KeyboardInterrupt:\n"
+        "        print('interrupted')\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.getcwd()])}
+    command = [sys.executable, str(tmp_path / "run.py")]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    (tmp_path / "go").touch()
+    assert process.communicate(timeout=120) == ("interrupted\n", "")
