@@ -146,7 +146,7 @@ def from_chat(body: bytes, keep_logprobs: bool = False) -> Turn:
     try:
         completion = decode_completion(body)
         choice = completion.choices[0]
-    except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IndexError) as error:
         raise MalformedReply(f"not a chat completion: {error}") from error
     if choice.finish_reason not in _STOPS:
         raise MalformedReply(f"the server ended the answer with finish_reason {choice.finish_reason!r}")
@@ -167,7 +167,7 @@ def from_completion(body: bytes, prompt: list[int], asked: Mapping[str, Any], ke
     try:
         completion = decode_text_completion(body)
         choice = completion.choices[0]
-    except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IndexError) as error:
         raise MalformedReply(f"not a completion: {error}") from error
     if choice.finish_reason not in _STOPS:
         raise MalformedReply(f"the server ended the answer with finish_reason {choice.finish_reason!r}")

@@ -284,8 +284,6 @@ class _Collector:
         finally:
             counts = [source.counts for source in (self._policy, self._gym) if source]
             progress.in_flight -= 1
-            counts = [source.counts for source in (self._policy, self._gym) if source]
-            progress.in_flight -= 1
             progress.output_tokens = sum(count.output_tokens for count in counts)
             progress.retries = sum(count.retries for count in counts) + (self._judge.policy.counts.retries if self._judge else 0)
 

@@ -20,6 +20,7 @@ from gymdata.errors import ExternalError, UsageError
 
 FIRST = 32
 """Rollouts that an unknown server is given to begin with."""
+_NO_ROUTE = frozenset({404, 405})
 _FAILURES = 3
 """Failures one after the other by which a server is taken to be ill."""
 _METRIC = re.compile(rb"^(vllm:[a-z_]+)(?:\{[^}]*\})? ([0-9.eE+-]+|NaN)$", re.MULTILINE)
@@ -177,14 +178,15 @@ class Endpoints:
         while not endpoint.healthy:
             await asyncio.sleep(pause)
             pause = min(15.0, pause * 2)
+            said: set[int] = set()
             for path in (f"{endpoint.root}/health", f"{endpoint.url}/models"):
                 with contextlib.suppress(aiohttp.ClientError, TimeoutError):
                     async with self._http.get(path, timeout=aiohttp.ClientTimeout(total=10)) as reply:
-                        if reply.status == 200:
-                            endpoint.healthy, endpoint.failures = True, 0
+                        said.add(reply.status)
+                        if reply.status not in _NO_ROUTE:
                             break
-                        if reply.status != 404:
-                            break
+            if said and said <= {200, *_NO_ROUTE}:  # one that has neither route has answered, at least
+                endpoint.healthy, endpoint.failures = True, 0
         await self._wake()
 
     async def _watch(self) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import random
 import re
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -123,7 +123,7 @@ class Gym:
         text = await self._get(f"{url.rstrip('/')}/global_config_dict_yaml")
         try:
             config = yaml.safe_load(msgspec.json.decode(text, type=str))
-        except (msgspec.MsgspecError, yaml.YAMLError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(
                 f"{url} is no head server of NeMo Gym: {error}", "--head-url is its address, such as http://127.0.0.1:11000"
             ) from error
@@ -226,8 +226,8 @@ class Agent(_Place):
             raise GymFailed("agent_run_error", f"http_{status}", told(data)[0], status)
         reply = _scored(data, "agent_run_error")
         usage = reply["response"].get("usage")
-        if isinstance(usage, dict):
-            self._gym.counts.output_tokens += usage.get("output_tokens") or 0
+        if isinstance(usage, dict) and isinstance(sampled := usage.get("output_tokens"), int):
+            self._gym.counts.output_tokens += sampled
         return reply
 
 
@@ -325,7 +325,7 @@ def _scored(data: bytes, failure: str) -> dict[str, Any]:
     """A reply that has a reward. Raises GymFailed of any other, also of one that says itself that it failed."""
     try:
         reply = msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise GymFailed(failure, "malformed_reply", f"not a JSON object: {error}") from error
     if said := reply.get("_ng_failure_class"):
         why = (
@@ -336,11 +336,12 @@ def _scored(data: bytes, failure: str) -> dict[str, Any]:
         )
         kind = reply.get("_ng_failure_type") or reply.get("failure_kind") or said
         raise GymFailed(str(said), str(kind), str(why))
-    reward = reply.get("reward")
-    if not isinstance(reward, int | float) or not math.isfinite(reward):
-        raise GymFailed(failure, "no_reward", f"the reply's reward is {reward!r}")
-    if not isinstance(reply.get("response"), dict):
-        raise GymFailed(failure, "no_response", "the reply has no response")
+    reward, response = reply.get("reward"), reply.get("response")
+    if not isinstance(reward, int | float) or not abs(reward) <= sys.float_info.max:
+        raise GymFailed(failure, "no_reward", f"the reply's reward is {repr(reward)[:100]}")
+    output = response.get("output") if isinstance(response, dict) else None
+    if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
+        raise GymFailed(failure, "no_response", "the reply has no response with an `output` of items")
     return reply
 
 

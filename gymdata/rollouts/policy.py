@@ -179,7 +179,7 @@ class Policy:
                 raise ExternalError(f"HTTP {reply.status}: {told(body)[0]}")
         try:
             return msgspec.json.decode(body, type=Models).data
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(
                 f"{endpoint.url}/models: not a list of models: {error}", "--model-url is the base of an OpenAI API"
             ) from error
@@ -342,7 +342,7 @@ class Trajectory:
         def read(data: bytes) -> Any:
             try:
                 return msgspec.json.decode(data, type=kind).value
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise MalformedReply(f"not what {path} says: {error}") from error
 
         try:

@@ -51,7 +51,7 @@ class _Response(msgspec.Struct):
 def from_response(data: bytes) -> Turn:
     try:
         reply = msgspec.json.decode(data, type=_Response)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedReply(f"not a response: {error}") from error
     if reply.status not in ("completed", "incomplete", None) or any(
         not isinstance(item.get("type"), str) for item in reply.output
@@ -66,7 +66,7 @@ def told(data: bytes) -> tuple[str, str]:
     """The message and the code of an error reply, whoever sent it."""
     try:
         reply = msgspec.json.decode(data, type=_ErrorReply)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return data[:300].decode("utf-8", "replace").strip() or "no message", ""
     if isinstance(reply.error, _Error):
         return reply.error.message or "no message", str(reply.error.code or reply.error.type or "")

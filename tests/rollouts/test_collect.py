@@ -18,6 +18,8 @@ import pytest
 from gymdata.cli.main import main
 from gymdata.environments.registry import load
 from gymdata.errors import UsageError
+from gymdata.rollouts import collect as collecting
+from gymdata.rollouts.run import Progress
 from gymdata.rows.schema import rollout_row
 from tests.servers.model import ModelServer, collect_command
 
@@ -289,6 +291,14 @@ def test_memory_holds_what_is_in_flight_only(server: ModelServer, tmp_path: Path
     server.delay = 0.01
     assert collect(server, sums(tmp_path / "sums.jsonl", 100), "--concurrency", "5") == 0
     assert server.most_in_flight <= 5
+
+
+def test_nothing_is_in_flight_when_all_is_done(server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    kept: list[Progress] = []
+    made = collecting.collect
+    monkeypatch.setattr(collecting, "collect", lambda run, on_start: kept.append(made(run, on_start)) or kept[0])
+    assert collect(server, sums(tmp_path / "sums.jsonl", 3)) == 0
+    assert (kept[0].done, kept[0].in_flight) == (3, 0)
 
 
 def start(server: ModelServer, rows: Path, *more: str) -> subprocess.Popen[str]:

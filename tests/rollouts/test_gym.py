@@ -80,6 +80,9 @@ def test_what_is_sent_again_is_the_same_rollout(gym: GymServer, tmp_path: Path):
         (["422"], "agent_run_error", "http_422"),
         (["failed"], "judge_failed", "judge_failed"),
         (["no reward"], "agent_run_error", "no_reward"),
+        (['{"reward": 1%s}' % ("0" * 400)], "agent_run_error", "no_reward"),
+        (['{"reward": 1.0, "response": {"output": [5]}}'], "agent_run_error", "no_response"),
+        (['{"reward": 1.0, "deep": %s}' % ("[" * 5000 + "]" * 5000)], "agent_run_error", "malformed_reply"),
         (["drop"] * 3, "agent_request_failed", "connection"),
         (["504"] * 3, "agent_request_failed", "http_504"),
     ],
@@ -95,6 +98,17 @@ def test_failures_of_an_agent_are_typed_and_never_a_reward(
     assert (failed["_ng_failure_class"], failed["_ng_failure_type"]) == (failure, kind) and "reward" not in failed
     assert collect(path, "--agent-url", gym.url) == 0
     assert gym.rows[-1]["_ng_attempt_index"] == 1 and len(read(tmp_path / "r.jsonl")) == 2
+
+
+def test_a_usage_that_is_none_is_no_matter(gym: GymServer, tmp_path: Path):
+    gym.script.append('{"reward": 1.0, "response": {"output": [], "usage": {"output_tokens": "many"}}}')
+    assert collect(rows(tmp_path, 1), "--agent-url", gym.url) == 0
+
+
+def test_a_server_without_a_route_for_its_health_is_well_when_it_answers(gym: GymServer, tmp_path: Path):
+    gym.script.extend(["drop"] * 3)
+    assert collect(rows(tmp_path, 1), "--agent-url", gym.url, "--attempts", "5", "--patience", "60") == 0
+    assert [row["reward"] for row in read(tmp_path / "r.jsonl")] == [1.0]
 
 
 @pytest.mark.parametrize("as_object", [True, False])

@@ -14,7 +14,7 @@ from aiohttp import web
 @dataclass
 class GymServer:
     """`script` names what the next requests of `/run` and `/verify` get: `drop` (after it was done), a status, `failed` (a row that says so),
-    `no reward`, or "" for a reward: 1 if the row's `expected_answer` is in the response's text.
+    `no reward`, a JSON text, or "" for a reward: 1 if the row's `expected_answer` is in the response's text.
 
     A session counts its calls of `/count`, whose reply is their number; it is known by a cookie that changes with every reply.
     """
@@ -80,6 +80,8 @@ class GymServer:
             raise asyncio.CancelledError
         if what.isdigit():
             return web.json_response("it broke", status=int(what), headers={"Retry-After": "0"})
+        if what.startswith("{"):
+            return web.Response(text=what)
         if what == "failed":
             return web.json_response(
                 {**row, "reward": 0.0, "_ng_failure_class": "judge_failed", "_ng_failure_judge_error": "no judge"}
