@@ -28,6 +28,8 @@ from gymdata.verifiers import Verdict
 
 Role = Literal["agent", "resources"]
 URL = re.compile(r"https?://\S+")
+_OWN = frozenset({"seed_session", "close_session", "verify", "aggregate_metrics"})
+"""Routes of a resources server that are no tools: a model that calls them would begin or end its own session."""
 _AGAIN = frozenset({429, 502, 503, 504})
 """Statuses of a server that has not done what it was asked for."""
 
@@ -254,7 +256,7 @@ class Session(_Place):
             given = json.loads(arguments or "{}")
         except (ValueError, RecursionError) as error:
             return json.dumps({"error": f"the arguments are not JSON: {error}"})
-        if not re.fullmatch(r"[\w.-]+", name):
+        if not re.fullmatch(r"[\w.-]+", name) or name in _OWN:
             return json.dumps({"error": f"there is no tool {name!r}"})
         _, data = await self._send(f"/{name}", msgspec.json.encode(given), again=False)
         return data.decode("utf-8", "replace")

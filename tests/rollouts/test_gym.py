@@ -137,6 +137,21 @@ def test_a_resources_server_has_the_tools_and_the_rewards_of_our_models_rollouts
         assert row["response"]["output"][-1]["generation_token_ids"] and row["response"]["model"] == "adder"
 
 
+def test_a_model_cannot_call_the_servers_own_routes(gym: GymServer, tmp_path: Path):
+    def speak(body: dict[str, Any]) -> str | dict[str, Any]:
+        if body["messages"][-1]["role"] == "tool":
+            return body["messages"][-1]["content"]
+        return {
+            "content": None,
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "verify", "arguments": "{}"}}],
+        }
+
+    with ModelServer(answer=speak) as model:
+        assert collect(rows(tmp_path, 1), "--resources-url", gym.url, "--model-url", model.url) == 0
+    (row,) = read(tmp_path / "r.jsonl")
+    assert "there is no tool 'verify'" in row["response"]["output"][1]["output"] and len(gym.rows) == 1
+
+
 def test_a_verifier_elsewhere_that_fails_is_a_failure(gym: GymServer, tmp_path: Path):
     gym.script.extend(["", "500"])
     with ModelServer(answer=lambda body: "n0 n1") as model:
@@ -164,8 +179,9 @@ def test_an_address_is_wrong_or_nobody_is_there(
 def test_nobody_at_the_address_is_told_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     with GymServer() as gone:
         url = gone.url
-    assert collect(rows(tmp_path, 1), "--agent-url", url, "--wait", "1") == 3
-    assert "start NeMo Gym's servers" in capsys.readouterr().err
+    for option in ("--agent-url", "--head-url"):
+        assert collect(rows(tmp_path, 1), option, url, "--wait", "1") == 3
+        assert "start NeMo Gym's servers" in capsys.readouterr().err
     assert collect(rows(tmp_path, 1), "--agent-url", url, "--model-url", url) == 2
 
 
