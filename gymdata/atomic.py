@@ -123,6 +123,7 @@ def disk_errors(path: Path) -> Iterator[None]:
             errno.EROFS: "the file system is read-only: choose another folder",
             errno.EACCES: "check the permissions of the folder, or choose another one",
             errno.ENOTDIR: "a part of the path is a file: choose another folder",
+            errno.EEXIST: "a file stands where a folder should: choose another folder",
         }
         hint = remedies.get(error.errno or 0, "nothing was changed; run the same command again once it is mended")
         raise ExternalError(f"{where}: {error.strerror or error}", hint) from error

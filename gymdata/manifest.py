@@ -75,7 +75,7 @@ def read_manifest(directory: Path) -> Manifest | None:
     path = directory / MANIFEST
     try:
         return Manifest.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValidationError, UnicodeDecodeError) as error:
         raise DataError(

@@ -25,14 +25,15 @@ def judge(line: bytes, kind: Kind = "task") -> Judgement:
     value, findings = syntax.parse(line)
     if value is syntax.MISSING:
         return Judgement(findings, None, None)
+    told = {finding.path for finding in findings if is_error(finding)}
     more, params = schema.check(value)
-    findings += more
-    if isinstance(value, dict):
-        if kind == "rollout":
-            findings += rollout.check(value)
-        if not any(is_error(finding) for finding in findings):
-            findings += content.check(value)
+    if kind == "rollout" and isinstance(value, dict):
+        more += rollout.check(value)
+    findings += [finding for finding in more if finding.path not in told]
     if not isinstance(value, dict) or any(is_error(finding) for finding in findings):
+        return Judgement(findings, None, None)
+    findings += content.check(value)
+    if any(is_error(finding) for finding in findings):
         return Judgement(findings, None, None)
     return Judgement(findings, value, params)
 

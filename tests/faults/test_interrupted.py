@@ -184,6 +184,15 @@ def test_a_file_that_cannot_be_read_is_not_quarantined(project, name, data):
     assert not (project / "out").exists()
 
 
+def test_a_file_in_the_way_of_the_output_is_told(project):
+    (project / "taken").write_text("mine")
+    for out in ("taken", "taken/out"):
+        with pytest.raises(ExternalError, match=f"{out}: ") as caught:
+            prepare([load_config(["config.yaml"])], project / out, Options(encoding=None))
+        assert "choose another folder" in caught.value.hint
+    assert (project / "taken").read_text() == "mine"
+
+
 def test_a_window_behind_the_last_row_is_told_as_that(project):
     (project / "config.yaml").write_text(CONFIG.replace("validation.jsonl,", "validation.jsonl, start_idx: 100,"))
     prepared = prepare([load_config(["config.yaml"])], project / "out", Options(encoding=None))

@@ -151,7 +151,7 @@ def _finding(kind: str, context: Mapping[str, Any], keys: Keys, values: list[Any
         return _missing(keys, values)
     if kind == "extra_forbidden":
         return _unknown_key(keys, values)
-    if kind == "string_unicode" or (isinstance(value, float) and not math.isfinite(value)):
+    if kind == "string_unicode" or (isinstance(value, float) and math.isnan(value)):
         return None  # the rules of syntax say it
     if kind == "token_ids":
         missing = " and ".join(f"`{key}`" for key in context["missing"])
