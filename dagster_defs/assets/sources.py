@@ -169,6 +169,7 @@ def validated_rows(context: dg.AssetExecutionContext, preparation: Preparation) 
             **({"by code": metadata.codes(codes)} if codes else {}),
             "findings": metadata.findings(report),
             "written": prepared is not None,
+            **({"not written because": refusal.message} if refusal else {}),
             "up to date": prepared is not None and prepared.cached,
             **({"seconds": prepared.manifest.seconds} if prepared else {}),
             **({"splits": metadata.path(prepared.directory)} if prepared else {}),

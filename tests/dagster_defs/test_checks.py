@@ -42,6 +42,13 @@ def test_invalid_rows_stop_the_run_and_are_shown_by_line(project: Project, check
     assert not made(result).keys() & DOWNSTREAM
 
 
+def test_what_stops_a_run_is_said_where_the_rows_are_shown(project: Project) -> None:
+    project.declare(train=GOOD)
+    (project.folder / "train_metrics.json").write_text(json.dumps({"name": "x", "Number of examples": 7}))
+    shown = made(project.run())["validated_rows"].metadata
+    assert shown["written"].value is False and "train_metrics.json" in str(shown["not written because"].value)
+
+
 def test_what_stops_a_run_leaves_the_last_good_splits(project: Project) -> None:
     project.declare(train=GOOD)
     assert project.run().success
