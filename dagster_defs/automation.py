@@ -31,6 +31,12 @@ WHEN_INPUTS_CHANGE = (
 ).with_label("what it is made from has changed")
 """Not `eager`, which fires whenever an input was made again, were it the same."""
 
+WHEN_ITS_ASSET_CHANGES = (
+    cast("Any", dg.AutomationCondition.any_deps_match(dg.AutomationCondition.data_version_changed())).since_last_handled()
+    & _settled
+).with_label("what it checks has changed")
+"""Of a check, which a run of its asset may have made already: not `any_deps_updated`, which asks for it before that and after it."""
+
 SOURCE = dg.AssetKey("source_files")
 TAG = "gymdata/state"
 

@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from dagster_defs import metadata, reports
+from dagster_defs.automation import WHEN_ITS_ASSET_CHANGES
 from dagster_defs.failures import explained
 from dagster_defs.partitions import environments
 from dagster_defs.resources import Hub, Preparation
@@ -26,7 +27,7 @@ def check_name(expectation: str) -> str:
 
 
 def specs() -> list[dg.AssetCheckSpec]:
-    """A check for each expectation of any environment's suite. They run with their assets: a condition of their own ran them again."""
+    """A check for each expectation of any environment's suite."""
     found: dict[tuple[str, str], dict[str, list[str]]] = {}
     for name in registry.names():
         try:
@@ -38,7 +39,13 @@ def specs() -> list[dg.AssetCheckSpec]:
             told = found.setdefault((ASSETS[entry["meta"]["table"]], check_name(entry["meta"]["name"])), {})
             told.setdefault(entry.get("description", ""), []).append(name)
     return [
-        dg.AssetCheckSpec(name, asset=asset, description=_description(told), partitions_def=environments)
+        dg.AssetCheckSpec(
+            name,
+            asset=asset,
+            description=_description(told),
+            partitions_def=environments,
+            automation_condition=WHEN_ITS_ASSET_CHANGES,
+        )
         for (asset, name), told in found.items()
     ]
 
