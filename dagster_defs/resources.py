@@ -230,5 +230,27 @@ def _key(variable: str) -> SecretStr | None:
     return SecretStr(key) if key else None
 
 
-preparation = Preparation(**json.loads(os.environ.get("GYMDATA_PREPARATION", "{}")))
+def _deployed() -> Preparation:
+    """As GYMDATA_PREPARATION says. Raises UsageError for what is not JSON, or no option."""
+    from pydantic import ValidationError
+
+    from gymdata.environments.problems import did_you_mean
+    from gymdata.errors import UsageError
+
+    example = """it is JSON, such as {"download": true}"""
+    try:
+        options: dict[str, object] = dict(json.loads(os.environ.get("GYMDATA_PREPARATION") or "{}"))
+        for name in options.keys() - Preparation.model_fields.keys():
+            raise UsageError(
+                f"GYMDATA_PREPARATION: there is no option {name!r}", did_you_mean(name, list(Preparation.model_fields))
+            )
+        return Preparation(**options)  # pyright: ignore[reportArgumentType]  # which pydantic is to find out
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"GYMDATA_PREPARATION: {first['loc'][0]}: {first['msg']}", example) from None
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"GYMDATA_PREPARATION cannot be read: {error}", example) from None
+
+
+preparation = _deployed()
 """What every run does unless its configuration says otherwise: GYMDATA_PREPARATION='{"download": true}' for a deployment."""

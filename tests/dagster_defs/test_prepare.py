@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +21,7 @@ from gymdata.errors import UsageError
 from tests.dagster_defs.conftest import Project, row
 
 ROWS = [row("2 + 2"), row("3 + 1")]
+ROOT = Path(__file__).parents[2]
 
 
 def test_it_prints_what_prepare_prints_and_records_the_run(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
@@ -83,3 +89,41 @@ def test_the_home_is_made_with_the_settings_that_are_shipped(project: Project, m
     monkeypatch.setenv("DAGSTER_HOME", "somewhere")
     with pytest.raises(UsageError, match="not absolute"):
         ensure_home()
+
+
+def dev(home: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DAGSTER_HOME": str(home)}
+    command = [sys.executable, "-m", "dagster_defs.home", "dagster", "dev", *options]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+
+
+def test_a_second_make_dev_on_the_same_home_is_refused(tmp_path: Path) -> None:
+    with open(tmp_path / "dev.lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = dev(tmp_path, "--port", "1")
+    assert done.returncode == 2 and f"`make dev` is running on {tmp_path}" in done.stderr
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        done = dev(tmp_path, "-p", port)
+    assert done.returncode == 2 and f"127.0.0.1:{port} is taken" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("{bad", "cannot be read"),
+        ("[1]", "cannot be read"),
+        ('{"downlod": true}', "did you mean `download`"),
+        ('{"limit": "x"}', "limit: "),
+    ],
+)
+def test_what_is_wrong_with_the_options_of_all_runs_is_said(tmp_path: Path, value: str, says: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GYMDATA_PREPARATION": value}
+    command = [sys.executable, "-m", "dagster_defs.prepare", "math"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=120, check=False)
+    assert (
+        done.returncode == 2 and "GYMDATA_PREPARATION" in done.stderr and says in done.stderr and "Traceback" not in done.stderr
+    )
