@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -32,6 +33,8 @@ _DETAILS = (("input_tokens_details", "cached_tokens"), ("output_tokens_details",
 
 LARGEST = 1e100
 """Numbers beyond it, whose squares cannot be added up, are an error in a row and not there in what it nests."""
+
+NO_ROLLOUT = Finding("GD202", "$", "the line is no rollout that can be read")
 
 _NUMBER_STARTS = frozenset(b"-0123456789tf")
 _row = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -196,12 +199,22 @@ def _read_range(part: ByteRange, answer_key: str) -> Rollouts:
 
 
 def unusable(line: bytes) -> list[Finding]:
+    """Why a line cannot be used: it is no JSON, or of its numbers some cannot be counted with; else all that is wrong with it."""
     from gymdata.validation.judge import is_error, judge
 
     errors = [finding for finding in judge(line, "rollout").findings if is_error(finding)]
-    return errors or [
-        Finding("GD202", "$", f"{TASK_INDEX} or {ROLLOUT_INDEX} is no whole number from 0 on, or a number is beyond {LARGEST:g}")
-    ]
+    return [finding for finding in errors if finding.code < "GD200"] or list(_uncountable(line)) or errors or [NO_ROLLOUT]
+
+
+def _uncountable(line: bytes) -> Iterator[Finding]:
+    with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
+        for key, raw in _row.decode(line).items():
+            if key in (TASK_INDEX, ROLLOUT_INDEX):
+                value = _decode(raw)
+                if type(value) is not int or not 0 <= value < 2**62:
+                    yield Finding("GD202", f"$.{key}", f"{key} is no whole number from 0 on")
+            elif memoryview(raw)[0] in _NUMBER_STARTS and key[:1] != "_" and not _is_number(_decode(raw)):
+                yield Finding("GD202", f"$.{key}", f"`{key}` is beyond {LARGEST:g}: such numbers cannot be added up")
 
 
 def _add(rollouts: Rollouts, line: bytes, answer_key: str) -> bool:

@@ -187,6 +187,17 @@ def test_lines_that_are_no_rollouts_are_named_and_the_others_measured(tmp_path: 
     assert (found.statistics.coverage.rollouts, found.statistics.coverage.unusable_lines) == (1, 5)
 
 
+def test_of_a_line_with_a_number_that_cannot_be_counted_only_that_is_said(tmp_path: Path) -> None:
+    bare = {"responses_create_params": {"input": "x"}, "response": {"output": []}, "_ng_task_index": 0, "_ng_rollout_index": 0}
+    rows = [
+        {**bare, "reward": 1.0},
+        {**bare, "_ng_rollout_index": 1, "reward": 1e300},
+        {**bare, "_ng_rollout_index": -1, "reward": 0},
+    ]
+    told = measured(tmp_path, rows).findings[str(tmp_path / "run.jsonl")]
+    assert [(finding.line, finding.path) for finding in told] == [(2, "$.reward"), (3, "$._ng_rollout_index")]
+
+
 def test_a_file_without_any_rollout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no line is a rollout"):
         measured(tmp_path, ["{}"])
