@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gymdata.cli.numbers import number, whole
 from gymdata.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--config", action="append", default=[], metavar="PATH", help="a NeMo Gym YAML merged on top; repeatable")
     what.add_argument("--split", choices=["train", "validation", "example"], default="train", help="of an ENV (default: train)")
-    what.add_argument("--num-repeats", type=int, default=1, metavar="N", help="rollouts of each task (default: 1)")
-    what.add_argument("--limit", type=int, default=0, metavar="N", help="only the first N tasks of each agent")
+    what.add_argument("--num-repeats", type=whole(1), default=1, metavar="N", help="rollouts of each task (default: 1)")
+    what.add_argument("--limit", type=whole(0), default=0, metavar="N", help="only the first N tasks of each agent")
     what.add_argument(
         "--shard", default="0/1", metavar="I/N", help="only the I-th of N parts, counted from 0; see `rollouts merge`"
     )
@@ -41,11 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--new-run", action="store_true", help="set aside what is there and start anew, instead of going on with it"
     )
-    what.add_argument("--max-attempts", type=int, default=3, metavar="N", help="tries of a rollout over all runs (default: 3)")
+    what.add_argument(
+        "--max-attempts", type=whole(1), default=3, metavar="N", help="tries of a rollout over all runs (default: 3)"
+    )
     what.add_argument("--format", choices=["text", "json"], default="text")
-    how.add_argument("--temperature", type=float, metavar="T")
-    how.add_argument("--top-p", type=float, metavar="P")
-    how.add_argument("--max-output-tokens", type=int, metavar="N")
+    how.add_argument("--temperature", type=number(), metavar="T")
+    how.add_argument("--top-p", type=number(), metavar="P")
+    how.add_argument("--max-output-tokens", type=whole(1), metavar="N")
     how.add_argument(
         "--param",
         action="append",
@@ -69,7 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="prompts of later turns: token ids where that can be (auto), token ids or a failure (require), messages with "
         "required_prefix_token_ids (prefix), messages (off)",
     )
-    how.add_argument("--max-steps", type=int, default=32, metavar="N", help="replies of the model in one rollout (default: 32)")
+    how.add_argument(
+        "--max-steps", type=whole(1), default=32, metavar="N", help="replies of the model in one rollout (default: 32)"
+    )
     server.add_argument(
         "--model-url", action="append", metavar="URL", help=f"an OpenAI-compatible server; repeatable (default: {DEFAULT_URL})"
     )
@@ -102,20 +107,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     server.add_argument(
         "--concurrency",
-        type=int,
+        type=whole(1),
         metavar="N",
         help="rollouts in flight, from the start (default: as many as the servers take, up to 16384)",
     )
     server.add_argument(
-        "--timeout", type=float, default=1800, metavar="SECONDS", help="the longest silence in a request (default: 1800)"
+        "--timeout",
+        type=number(above=True),
+        default=1800,
+        metavar="SECONDS",
+        help="the longest silence in a request (default: 1800)",
     )
-    server.add_argument("--attempts", type=int, default=5, metavar="N", help="tries of a request (default: 5)")
-    server.add_argument("--wait", type=float, default=10, metavar="SECONDS", help="for a server to start (default: 10)")
+    server.add_argument("--attempts", type=whole(1), default=5, metavar="N", help="tries of a request (default: 5)")
+    server.add_argument("--wait", type=number(), default=10, metavar="SECONDS", help="for a server to start (default: 10)")
     server.add_argument(
-        "--patience", type=float, default=600, metavar="SECONDS", help="without any server, before giving up (default: 600)"
+        "--patience", type=number(), default=600, metavar="SECONDS", help="without any server, before giving up (default: 600)"
     )
     add_judge_arguments(parser)
-    server.add_argument("--workers", type=int, default=0, metavar="N", help="processes that score (default: one per core)")
+    server.add_argument("--workers", type=whole(0), default=0, metavar="N", help="processes that score (default: one per core)")
 
 
 def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
@@ -198,6 +207,7 @@ def _run(args: argparse.Namespace) -> Run:
         raise UsageError(f"--output {output} must end in .jsonl", f"--output {output}.jsonl")
     overrides = {"temperature": args.temperature, "top_p": args.top_p, "max_output_tokens": args.max_output_tokens}
     overrides = {key: value for key, value in overrides.items() if value is not None} | dict(map(_param, args.param))
+    _refuse_unusable(overrides)
     return Run(
         rows=tuple(rows),
         environments=tuple(environments),
@@ -313,6 +323,16 @@ def _param(text: str) -> tuple[str, Any]:
         raise UsageError(
             f"--param {text}: the value is no JSON", f"--param {key}='\"text\"' for a text, {key}=1 for a number"
         ) from None
+
+
+def _refuse_unusable(overrides: dict[str, Any]) -> None:
+    """Raise UsageError where no row could ask for what all are to."""
+    from gymdata.validation.judge import is_error, judge
+
+    row = json.dumps({"responses_create_params": {"input": "?", **overrides}})
+    for finding in judge(row.encode(), "task").findings:
+        if is_error(finding):
+            raise UsageError(f"what --param asks for no row can: {finding.path}: {finding.message}", finding.hint)
 
 
 def _object(option: str, text: str) -> dict[str, Any]:

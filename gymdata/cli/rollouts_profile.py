@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from gymdata.cli.numbers import whole
 from gymdata.engine.local import default_jobs
 
 
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--num-repeats",
-        type=_count,
+        type=whole(0),
         default=0,
         metavar="N",
         help="rollouts each task was to have, where --inputs does not say it",
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--plot", type=Path, metavar="PATH.svg|.png|.pdf", help="draw the distribution of the tasks' rewards (needs matplotlib)"
     )
     parser.add_argument("--format", choices=["text", "markdown", "json"], default="text")
-    parser.add_argument("--jobs", type=_count, default=default_jobs(), metavar="N", help="processes (default: one per core)")
+    parser.add_argument("--jobs", type=whole(0), default=default_jobs(), metavar="N", help="processes (default: one per core)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,12 +84,6 @@ def run(args: argparse.Namespace) -> int:
     for path in [*written, *([args.plot] if args.plot else [])]:
         print(f"wrote {path}", file=sys.stderr)
     return 1 if report.errors else 0
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on")
-    return int(text)
 
 
 def _ks(text: str) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from gymdata.cli.numbers import whole
 from gymdata.engine.local import default_jobs
 
 
@@ -37,14 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in (rates | others).items():
         parser.add_argument(name, type=float, metavar="X", help=text)
     parser.add_argument(
-        "--min-rollouts", type=int, default=1, metavar="N", help="keep tasks with at least so many scored rollouts"
+        "--min-rollouts", type=whole(0), default=1, metavar="N", help="keep tasks with at least so many scored rollouts"
     )
     parser.add_argument("--keep-unmeasured", action="store_true", help="keep rows of which there is no rollout")
     parser.add_argument("--environment", metavar="NAME", help="use what was measured in this environment")
     parser.add_argument(
         "--order", choices=["source", "easy-first", "hard-first"], default="source", help="the order of the rows: a curriculum"
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="the first N rows in that order")
+    parser.add_argument("--limit", type=whole(1), metavar="N", help="the first N rows in that order")
     parser.add_argument(
         "--weight", action="store_true", help="write a `weight` into each row, highest where half of the rollouts pass"
     )

@@ -9,6 +9,8 @@ import sys
 from itertools import islice
 from pathlib import Path
 
+from gymdata.cli.numbers import whole
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
@@ -19,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", type=int, metavar="N", help="with this _ng_task_index")
     parser.add_argument("--rollout", type=int, metavar="N", help="with this _ng_rollout_index")
     parser.add_argument("--truncated", action="store_true", help="whose response is incomplete")
-    parser.add_argument("--limit", type=int, metavar="N", help="the first N of them")
+    parser.add_argument("--limit", type=whole(1), metavar="N", help="the first N of them")
     parser.add_argument("--full", action="store_true", help="fold no long text")
 
 

@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from gymdata.cli.numbers import number
 from gymdata.cli.rollouts_collect import add_judge_arguments, judge_settings
 from gymdata.engine.local import default_jobs
 
@@ -23,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", action="append", default=[], metavar="PATH", help="a NeMo Gym YAML of your own; repeatable")
     add_judge_arguments(parser)
     parser.add_argument("--output", "-o", type=Path, metavar="PATH", help="write the rollouts with their new rewards")
-    parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="what one verification may take (default: 30)")
+    parser.add_argument(
+        "--seconds", type=number(above=True), default=30.0, metavar="S", help="what one verification may take (default: 30)"
+    )
     parser.add_argument("--format", choices=["text", "json"], default="text")
     parser.add_argument("--jobs", type=int, default=default_jobs(), metavar="N", help="processes (default: one per core)")
 

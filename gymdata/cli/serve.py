@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gymdata.cli.numbers import number, whole
 from gymdata.cli.rollouts_collect import add_judge_arguments, judge_settings
 from gymdata.errors import UsageError
 
@@ -27,9 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=int, default=DEFAULT_PORT, help=f"(default: {DEFAULT_PORT}, NeMo Gym's; 0: any that is free)"
     )
-    parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes that score (default: one per core)")
-    parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="what one verification may take (default: 30)")
-    parser.add_argument("--max-steps", type=int, default=32, metavar="N", help="replies of the model in one /run (default: 32)")
+    parser.add_argument("--workers", type=whole(0), default=0, metavar="N", help="processes that score (default: one per core)")
+    parser.add_argument(
+        "--seconds", type=number(above=True), default=30.0, metavar="S", help="what one verification may take (default: 30)"
+    )
+    parser.add_argument(
+        "--max-steps", type=whole(1), default=32, metavar="N", help="replies of the model in one /run (default: 32)"
+    )
     parser.add_argument(
         "--failure-rows",
         action="store_true",
@@ -41,22 +46,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--api-key-env", default="OPENAI_API_KEY", metavar="NAME", help="variable with the server's key (default: OPENAI_API_KEY)"
     )
     model.add_argument("--no-token-ids", action="store_true", help="do not ask for token ids and log probabilities")
-    model.add_argument("--concurrency", type=int, metavar="N", help="requests at the servers (default: as many as they take)")
     model.add_argument(
-        "--timeout", type=float, default=1800, metavar="SECONDS", help="longest silence in a request (default: 1800)"
+        "--concurrency", type=whole(1), metavar="N", help="requests at the servers (default: as many as they take)"
     )
-    model.add_argument("--attempts", type=int, default=5, metavar="N", help="tries of a request (default: 5)")
-    model.add_argument("--wait", type=float, default=10, metavar="SECONDS", help="for a server to start (default: 10)")
-    model.add_argument("--patience", type=float, default=60, metavar="SECONDS", help="without any server (default: 60)")
+    model.add_argument(
+        "--timeout", type=number(above=True), default=1800, metavar="SECONDS", help="longest silence in a request (default: 1800)"
+    )
+    model.add_argument("--attempts", type=whole(1), default=5, metavar="N", help="tries of a request (default: 5)")
+    model.add_argument("--wait", type=number(), default=10, metavar="SECONDS", help="for a server to start (default: 10)")
+    model.add_argument("--patience", type=number(), default=60, metavar="SECONDS", help="without any server (default: 60)")
     add_judge_arguments(parser)
-    limits.add_argument("--max-request-mb", type=int, default=64, metavar="N", help="size of a request (default: 64)")
+    limits.add_argument("--max-request-mb", type=whole(1), default=64, metavar="N", help="size of a request (default: 64)")
     limits.add_argument(
-        "--max-output-tokens", type=int, metavar="N", help="tokens that a request may ask for, and gets if it does not"
+        "--max-output-tokens", type=whole(1), metavar="N", help="tokens that a request may ask for, and gets if it does not"
     )
-    limits.add_argument("--max-rollouts", type=int, default=16_384, metavar="N", help="kept at a time (default: 16384)")
-    limits.add_argument("--max-rollout-tokens", type=int, default=1 << 20, metavar="N", help="tokens of one (default: 1048576)")
+    limits.add_argument("--max-rollouts", type=whole(1), default=16_384, metavar="N", help="kept at a time (default: 16384)")
     limits.add_argument(
-        "--rollout-seconds", type=float, default=3600, metavar="S", help="kept after its last request (default: 3600)"
+        "--max-rollout-tokens", type=whole(1), default=1 << 20, metavar="N", help="tokens of one (default: 1048576)"
+    )
+    limits.add_argument(
+        "--rollout-seconds",
+        type=number(above=True),
+        default=3600,
+        metavar="S",
+        help="kept after its last request (default: 3600)",
     )
 
 

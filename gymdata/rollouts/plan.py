@@ -128,15 +128,14 @@ class Plan:
             try:
                 row = _row.decode(line)
                 indices = [_decode(row.pop(key), type=int) if key in row else None for key in (TASK_INDEX, ROLLOUT_INDEX)]
-                if "responses_create_params" not in row:
-                    raise KeyError("responses_create_params")
+                _decode(row["responses_create_params"], type=dict)
                 key = describe(_decode(line)).key
             except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, TypeError, AttributeError) as error:
-                raise DataError(f"{where}: not a task row: {_reason(error)}", "see `gymdata validate`") from error
+                raise DataError(f"{where}: not a task row: {_reason(error, line)}", "see `gymdata validate`") from error
             task, rollout = indices
             if task is None:
                 task = numbers.setdefault(xxhash.xxh3_128_digest(line), len(numbers))
-            if task < 0:
+            if not 0 <= task < 2**62:
                 raise DataError(f"{where}: `{TASK_INDEX}` is {task}", "a task's index is a whole number from 0 on")
             times = self.options.num_repeats if rollout is None else 1
             if task in places:
@@ -204,8 +203,12 @@ def parse_shard(text: str) -> tuple[int, int]:
     return shard, shards
 
 
-def _reason(error: Exception) -> str:
-    return f"it has no `{error.args[0]}`" if isinstance(error, KeyError) else str(error)
+def _reason(error: Exception, line: bytes) -> str:
+    """What is wrong with a row, as `gymdata validate` says it."""
+    from gymdata.validation.judge import is_error, judge
+
+    told = next((f"{finding.path}: {finding.message}" for finding in judge(line, "task").findings if is_error(finding)), "")
+    return told or (f"it has no `{error.args[0]}`" if isinstance(error, KeyError) else str(error))
 
 
 def _who(row: Mapping[str, msgspec.Raw], agent: str | None) -> Who:

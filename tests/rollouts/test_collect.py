@@ -227,6 +227,25 @@ def test_make_rollouts_refuses_a_wrong_call_before_it_starts_a_server(asked: lis
     assert done.returncode == 2 and words in done.stderr and "vLLM" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"responses_create_params": None}, "$.responses_create_params: "),
+        ({"responses_create_params": {"input": 1}}, "$.responses_create_params.input: "),
+        ({"expected_answer": "4"}, "responses_create_params"),
+        ({"responses_create_params": {"input": "?"}, "_ng_task_index": 10**30}, "_ng_task_index"),
+    ],
+)
+def test_a_row_that_is_none_is_told_before_anything_is_collected(
+    server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: Any, said: str
+):
+    path = sums(tmp_path / "sums.jsonl", 1)
+    path.write_text(path.read_text() + json.dumps(row) + "\n")
+    assert collect(server, path) == 1
+    told = capsys.readouterr().err
+    assert f"{path}:2: " in told and said in told and not server.requests
+
+
 def test_a_response_that_no_verifier_can_score_is_a_failure(server: ModelServer, tmp_path: Path):
     path = tmp_path / "sums.jsonl"
     path.write_text('{"responses_create_params": {"input": "1 and 2?"}}\n')
@@ -370,9 +389,10 @@ def test_nothing_a_second_process_may_write_to(server: ModelServer, tmp_path: Pa
     [
         (["nowhere.jsonl"], "no such file"),
         (["math", "--shard", "2/2"], "counted from 0"),
-        (["math", "--num-repeats", "0"], "asks for nothing"),
         (["math", "--output", "x"], "must end in .jsonl"),
         (["math", "--param", "x=y"], "no JSON"),
+        (["math", "--param", "input=1"], "$.responses_create_params.input"),
+        (["math", "--param", "top_k=20"], "top_k"),
         (["math", "--new-run", "--shard", "0/2"], "would set aside what other shards"),
         (["math", "--model-url", "http://127.0.0.1:9/v1", "--wait", "0.1"], "no model server answers"),
     ],
@@ -386,3 +406,21 @@ def test_a_wrong_call_is_told(
         assert main(["rollouts", "collect", *arguments, *url]) in (2, 3)
     assert said in capsys.readouterr().err
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--num-repeats 0",
+        "--max-steps 0",
+        "--max-attempts 0",
+        "--concurrency -1",
+        "--workers -1",
+        "--temperature nan",
+        "--timeout 0",
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused(option: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as stopped:
+        main(["rollouts", "collect", "math", *option.split()])
+    assert stopped.value.code == 2 and f"argument {option.split()[0]}: " in capsys.readouterr().err
