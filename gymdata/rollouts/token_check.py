@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,8 @@ def decoder(url: str, key: str = "") -> Decode:
 
     def decode(ids: Sequence[int]) -> str:
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        request = urllib.request.Request(address, json.dumps({"tokens": list(ids)}).encode(), headers)
         try:
+            request = urllib.request.Request(address, json.dumps({"tokens": list(ids)}).encode(), headers)
             with urllib.request.urlopen(request, timeout=30) as reply:
                 return json.load(reply)["prompt"]
         except urllib.error.HTTPError as error:
@@ -90,7 +91,7 @@ def decoder(url: str, key: str = "") -> Decode:
             raise ExternalError(
                 f"{address}: {error}", "--model-url is that of a vLLM with the model of these rollouts"
             ) from error
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
             raise ExternalError(
                 f"{address}: {error}", "--model-url is that of a vLLM with the model of these rollouts"
             ) from error

@@ -191,7 +191,9 @@ def test_ids_that_differ_are_shown_as_text_by_a_server_that_knows_them(
     assert "was " in text
     fault = json.loads('{"file"' + document)["faults"][0]
     assert fault["found_text"].endswith("was ") and fault["expected_text"] == "the answer is x"
-    assert main(["rollouts", "check-tokens", str(file), "--model-url", "http://127.0.0.1:9/v1"]) == 3
+    for address in ("http://127.0.0.1:9/v1", "nonsense"):
+        assert main(["rollouts", "check-tokens", str(file), "--model-url", address]) == 3
+        assert "is that of a vLLM" in capsys.readouterr().err
 
 
 @settings(deadline=None)
