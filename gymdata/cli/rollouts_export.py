@@ -56,8 +56,10 @@ def run(args: argparse.Namespace) -> int:
     from gymdata.validation.report import FileReport, Report
     from gymdata.validation.reporters import text
 
-    if args.max_pairs < 1 or args.margin < 0:
-        raise UsageError("--max-pairs must be at least 1, --margin at least 0")
+    if args.max_pairs < 1 or not args.margin >= 0 or (args.max_model_len is not None and args.max_model_len < 1):
+        raise UsageError("--max-pairs and --max-model-len must be at least 1, --margin at least 0")
+    if args.threshold != args.threshold or args.min_reward != args.min_reward:
+        raise UsageError("--threshold and --min-reward must be numbers, which nan is not")
     progress = Progress()
     options = Options(
         pick=args.pick,

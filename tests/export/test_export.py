@@ -266,6 +266,15 @@ def test_lines_that_are_no_rollouts_are_reported_and_left_out(tmp_path: Path, ca
     assert "rollouts.jsonl:2 " in shown.err and "rollouts.jsonl:3 " in shown.err
 
 
+@pytest.mark.parametrize(
+    ("to", "option", "value"),
+    [("sft", "--min-reward", "nan"), ("kto", "--threshold", "nan"), ("dpo", "--margin", "nan"), ("verl", "--max-model-len", "0")],
+)
+def test_numbers_that_are_none_are_refused(tmp_path: Path, to: str, option: str, value: str) -> None:
+    source = save(tmp_path / "rollouts.jsonl", rollout(0))
+    assert main(["rollouts", "export", str(source), "--to", to, "-o", str(tmp_path / "o.jsonl"), option, value]) == 2
+
+
 def test_a_thought_alone_is_an_answer(tmp_path: Path) -> None:
     [record], _ = exported(tmp_path, "sft", rollout(output=[thought("Hm.")]))
     assert record["messages"][-1] == {"role": "assistant", "content": "<think>Hm.</think>"}
