@@ -95,7 +95,7 @@ def scan_file(
 ) -> Iterator[Scan]:
     """Scan the bytes from `start` to `stop` of a file, yielding one Scan per unit of work, in file order.
 
-    Lines count from 1 at `start`. Without `kind`, rows that hold a response and a reward make the file one of rollouts.
+    Lines count from 1 at `start`. Without `kind`, the first rows say what the file holds: rollouts have a response or a reward.
     A file that is no JSON Lines is one Scan with one finding on line 0. `on_bytes` is told how many bytes of the file each
     unit covered. Raises OSError if the file cannot be read.
     """
@@ -104,7 +104,10 @@ def scan_file(
         return
     if kind is None:
         first = _first_rows(path)
-        kind = "rollout" if sum(map(rollout.looks_like_rollout, first)) * 2 > len(first) else "task"
+        finished = [row for row in first if rollout.looks_like_rollout(row)]
+        # A reward alone may as well be a field that a verifier reads.
+        certain = any(key in row for row in finished for key in ("response", "_ng_rollout_index"))
+        kind = "rollout" if certain and len(finished) * 2 > len(first) else "task"
     parts = ranges(path, start, stop)
     work = [Work(part, kind, collation, prompt, encoding) for part in parts]
     size = min(path.stat().st_size, sum(part.stop - part.start for part in parts))

@@ -41,3 +41,11 @@ def test_statistics_of_a_damaged_file_say_that_it_is_one(capsys: pytest.CaptureF
     Path("rows.jsonl.gz").write_bytes(gzip.compress(rows.encode())[:-100])
     assert main(["stats", "rows.jsonl.gz", "--encoding", "none"]) == 0
     assert "the compressed file is damaged after line" in capsys.readouterr().err
+
+
+def test_tasks_with_a_reward_of_their_own_are_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("rows.jsonl").write_text(ROW.replace('"4"}', '"4", "reward": 0.5}') * 2)
+    assert main(["validate", "rows.jsonl"]) == 0
+    Path("rows.jsonl").write_text(ROW.replace('"4"}', '"4", "reward": 0.5, "_ng_rollout_index": 0}'))
+    assert main(["validate", "rows.jsonl"]) == 1
+    assert "GD600" in capsys.readouterr().out

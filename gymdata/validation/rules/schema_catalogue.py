@@ -205,7 +205,7 @@ SCHEMA_RULES = [
         "GD600", "no-response", "error", "A rollout without its response.",
         "Nothing can be scored again, profiled or exported.",
         "Keep the response that the model gave.",
-        _rollout(response=None), _rollout(),
+        _rollout(response=None).replace('"reward"', '"_ng_rollout_index": 0, "reward"'), _rollout(),
     ),
     Rule(
         "GD601", "no-reward", "error", "A rollout without a reward.",
