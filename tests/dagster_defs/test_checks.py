@@ -9,7 +9,8 @@ import dagster as dg
 import pytest
 
 from dagster_defs import checks
-from tests.dagster_defs.conftest import Project, made, row
+from dagster_defs.definitions import defs
+from tests.dagster_defs.conftest import QUIET, Project, made, row
 from tests.servers.fixtures import OWNER
 from tests.servers.hub import Hub
 
@@ -183,6 +184,17 @@ def test_rows_are_counted_against_what_is_published(
     hub.add_repo("acme/sums", {"train.jsonl": "\n".join([*GOOD, row("4 + 0")]).encode()})
     found = check(project.run("prepare", resources=resources), "rows_kept")
     assert not found.passed and "3 rows, 4 before" in (found.description or "")
+
+
+def test_the_suite_is_not_run_for_expectations_of_other_environments(project: Project, suite, monkeypatch) -> None:
+    project.declare(train=GOOD)
+    suite(expect("unique_rows", "unique", column="key"))
+    assert project.run().success
+    monkeypatch.setattr("dagster_defs.checks.run_suite", lambda *_, **__: pytest.fail("it was run"))
+    other = dg.AssetCheckKey(dg.AssetKey("row_facts"), "answer_readable")
+    subset = defs.resolve_job_def("__ASSET_JOB").get_subset(asset_selection=set(), asset_check_selection={other})
+    result = subset.execute_in_process(partition_key="math", instance=project.instance, run_config=QUIET)
+    assert result.success and not result.get_asset_check_evaluations()
 
 
 @pytest.mark.parametrize(
