@@ -38,6 +38,7 @@ from gymdata.rollouts.bridge import Unbridgeable
 from gymdata.rollouts.chat_reply import Turn
 from gymdata.rollouts.overflow import Overflow
 from gymdata.rollouts.tokens import check
+from gymdata.verifiers import load
 
 ENTRY_POINTS = "gymdata.tools"
 Tools = Mapping[str, Callable[..., Any]]
@@ -72,13 +73,21 @@ class Trajectory:
     unbridged: Mapping[int, Unbridgeable] = field(default_factory=dict)
 
 
+class ToolsFailed(Exception):
+    """An environment could not make a rollout's tools; the rollout has no reward. `kind` is the type of what its function raised."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind, self.message = kind, message
+
+
 def tools_for(implementation: str) -> MakeTools | None:
     """What makes the tools of a resources server, by the name of its implementation; None where rollouts are a single turn."""
     if implementation in _BUILTIN:
         return getattr(builtin_tools, implementation)
     from importlib.metadata import entry_points
 
-    return next((entry.load() for entry in entry_points(group=ENTRY_POINTS, name=implementation)), None)
+    return next((load(entry) for entry in entry_points(group=ENTRY_POINTS, name=implementation)), None)
 
 
 async def run(
@@ -96,11 +105,14 @@ async def run(
 
     `call`, if given, answers in place of the tools that `make_tools` makes, and what it raises ends the rollout. Without either it
     ends after the first reply, calls or not. Each reply gets a seed of its own, counted up from `seed`.
-    A context that is full ends it: with what was said so far, or as an Overflow if nothing was.
+    A context that is full ends it: with what was said so far, or as an Overflow if nothing was. Raises ToolsFailed.
     """
-    tools = make_tools(row) if make_tools else {}
-    if tools and not params.get("tools"):
-        params = {**params, "tools": [describe(name, function) for name, function in tools.items()]}
+    try:
+        tools = make_tools(row) if make_tools else {}
+        if tools and not params.get("tools"):
+            params = {**params, "tools": [describe(name, function) for name, function in tools.items()]}
+    except Exception as error:  # whatever an environment's own function does with this row
+        raise ToolsFailed(type(error).__name__, str(error)) from error
     history = params.get("input") or []
     history = [{"role": "user", "content": history}] if isinstance(history, str) else list(history)
     output: list[dict[str, Any]] = []

@@ -258,7 +258,7 @@ class _Collector:
                     else:
                         make_tools = self._scoring[task.who].make_tools
                         said = await agent.run(place, row, task.params, make_tools, seed=seed, max_steps=self._run.max_steps)
-                except (RequestFailed, GymFailed) as error:
+                except (RequestFailed, GymFailed, agent.ToolsFailed) as error:
                     said = error
                 await (
                     self._unscored.acquire()
@@ -272,6 +272,8 @@ class _Collector:
                     case RequestFailed():
                         failed = {"_ng_failure_http_status": said.status}
                         await self._fail(task, rollout, "request_failed", said.kind, said.message, **failed)
+                    case agent.ToolsFailed():
+                        await self._fail(task, rollout, "tools_failed", said.kind, said.message)
                     case GymFailed():
                         failed = {"_ng_failure_http_status": said.status}
                         await self._fail(task, rollout, said.failure, said.kind, said.message, **failed)

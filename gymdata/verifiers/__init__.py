@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gymdata.errors import UsageError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from gymdata.environments.model import Environment
 
 Row = Mapping[str, Any]
@@ -136,11 +138,22 @@ def make(implementation: str, options: Mapping[str, Any]) -> Verifier:
     from importlib.metadata import entry_points
 
     for entry in entry_points(group=ENTRY_POINTS, name=implementation):
-        return entry.load()(options)
+        return load(entry)(options)
     raise UsageError(
         f"gymdata has no verifier for the resources server {implementation!r}; it has {', '.join(sorted(_KINDS))}",
         f"a package of your own can add one by an entry point of the group {ENTRY_POINTS!r}",
     )
+
+
+def load(entry: EntryPoint) -> Any:
+    """What an entry point of another package names. Raises UsageError."""
+    try:
+        return entry.load()
+    except Exception as error:
+        raise UsageError(
+            f"the entry point {entry.name!r} of the group {entry.group!r} cannot be loaded: {type(error).__name__}: {error}",
+            f"it names {entry.value}: mend the package that has it, or install it again",
+        ) from error
 
 
 def _located(options: Mapping[str, Any], environment: Environment) -> dict[str, Any]:

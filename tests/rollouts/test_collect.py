@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import signal
@@ -15,9 +16,11 @@ from typing import Any
 
 import pytest
 
+from gymdata import verifiers
 from gymdata.cli.main import main
 from gymdata.environments.registry import load
 from gymdata.errors import UsageError
+from gymdata.rollouts import agent
 from gymdata.rollouts import collect as collecting
 from gymdata.rollouts.run import Progress
 from gymdata.rows.schema import rollout_row
@@ -280,6 +283,27 @@ def test_tools_keep_their_state_within_a_rollout(server: ModelServer, tmp_path: 
     for row in read(tmp_path / "rollouts" / "session_state.jsonl"):
         assert f'{{"count":{row["initial_count"] + 1}}}' in row["response"]["output"][-1]["content"][0]["text"]
         rollout_row().validate_python(row)
+
+
+def test_tools_that_cannot_be_made_for_a_row_are_a_failure_of_its_rollouts(
+    server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def tools(row: dict[str, Any]) -> dict[str, Any]:
+        return {"answer": lambda: row["no_such_key"]} if row["expected_answer"] == "0" else row["no_such_key"]
+
+    monkeypatch.setattr("gymdata.rollouts.agent.tools_for", lambda implementation: tools)
+    assert collect(server, sums(tmp_path / "sums.jsonl", 2)) == 3
+    (failure,) = read(tmp_path / "r_failures.jsonl")
+    assert (failure["_ng_failure_class"], failure["_ng_failure_type"]) == ("tools_failed", "KeyError")
+    assert len(read(tmp_path / "r.jsonl")) == 1
+
+
+@pytest.mark.parametrize("group", ["gymdata.tools", "gymdata.verifiers"])
+def test_a_package_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch, group: str):
+    broken = importlib.metadata.EntryPoint("my_server", "no_such_package:make", group)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [broken])
+    with pytest.raises(UsageError, match=r"my_server.*no_such_package"):
+        verifiers.make("my_server", {}) if group == "gymdata.verifiers" else agent.tools_for("my_server")
 
 
 def test_shards_together_make_the_run(server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
