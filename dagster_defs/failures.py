@@ -14,7 +14,7 @@ from gymdata.errors import ExternalError, GymdataError
 RETRIES = dg.RetryPolicy(max_retries=3, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """Of steps that reach out to a server: 10, 20 and 40 seconds later, give or take."""
 
-OPTIONS = "An option such as `--download` is set here under Config: `resources: {preparation: {config: {download: true}}}`."
+OPTIONS = "`--some-option` is set here under Config: `resources: {NAME: {config: {some_option: …}}}`; NAME is `preparation`, `sampling` or `hub`."
 
 
 @contextmanager

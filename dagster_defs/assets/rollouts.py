@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from operator import mul
+from pathlib import Path
 
 import dagster as dg
 
@@ -13,8 +14,15 @@ from dagster_defs.partitions import environments
 from dagster_defs.resources import ASK, Preparation, Sampling
 from gymdata.engine.local import default_jobs
 from gymdata.environments import registry
-from gymdata.errors import ExternalError
+from gymdata.errors import ExternalError, UsageError
 from gymdata.manifest import fingerprint, sha256
+
+
+def _made(path: Path, asset: str) -> Path:
+    """The same path; raises UsageError, which no retry mends, if the asset that writes it never did."""
+    if not path.is_file():
+        raise UsageError(f"{path} is not there yet", f"materialize `{asset}` first; both can be one run")
+    return path
 
 
 @dg.asset(
@@ -42,7 +50,7 @@ def rollouts(context: dg.AssetExecutionContext, preparation: Preparation, sampli
         return
     with explained():
         environment = registry.load(context.partition_key)
-        run = sampling.run(environment, preparation.directory(environment) / "train.jsonl")
+        run = sampling.run(environment, _made(preparation.directory(environment) / "train.jsonl", "train_split"))
         progress = collect(run)
         for note in progress.notes:
             context.log.info(note)
@@ -89,7 +97,7 @@ def rewards(context: dg.AssetExecutionContext, sampling: Sampling) -> dg.Materia
         environment = registry.load(context.partition_key)
         output = sampling.rewards(environment)
         found = verify(
-            sampling.output(environment),
+            _made(sampling.output(environment), "rollouts"),
             [environment],
             output=output,
             jobs=default_jobs(),
@@ -140,7 +148,10 @@ def reward_profile(context: dg.AssetExecutionContext, sampling: Sampling) -> dg.
         environment = registry.load(context.partition_key)
         output = sampling.output(environment)
         found = profile(
-            [sampling.rewards(environment)], options=Options(sampling.threshold), manifest_of=output, jobs=default_jobs()
+            [_made(sampling.rewards(environment), "rewards")],
+            options=Options(sampling.threshold),
+            manifest_of=output,
+            jobs=default_jobs(),
         )
         written = write(found, output)
     rates = [round(100 * task.passes / len(task.rewards)) for task in found.tasks if task.rewards]
@@ -171,10 +182,10 @@ def selected_split(context: dg.AssetExecutionContext, preparation: Preparation, 
 
     with explained():
         environment = registry.load(context.partition_key)
-        profiled = sampling.output(environment)
+        profiled = _made(sampling.output(environment), "rollouts")
         output = profiled.with_name(f"{profiled.stem}_selected.jsonl")
         rules = Rules(min_pass_rate=sampling.min_pass_rate, max_pass_rate=sampling.max_pass_rate)
-        train = preparation.directory(environment) / "train.jsonl"
+        train = _made(preparation.directory(environment) / "train.jsonl", "train_split")
         found = select([train], profiled, output, rules, jobs=default_jobs())
     removed = [{"rule": rule, "rows": count} for rule, count in found.removed.items()]
     return dg.MaterializeResult(

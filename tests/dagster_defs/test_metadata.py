@@ -6,7 +6,12 @@ import base64
 import re
 from xml.etree import ElementTree
 
+import dagster as dg
+import pytest
+
 from dagster_defs import metadata
+from dagster_defs.failures import explained
+from gymdata.errors import UsageError
 
 
 def test_a_conversation_shows_every_item_and_lets_no_markup_out() -> None:
@@ -55,3 +60,11 @@ def test_statistics_of_several_splits_are_one_table() -> None:
         {"measure": "rows", "train": "1,200", "validation": "3"},
         {"measure": "lengths.mean", "train": "1.5", "validation": ""},
     ]
+
+
+@pytest.mark.parametrize(("hint", "told"), [("name its `source` and use --download", True), ("mend the file", False)])
+def test_a_hint_that_names_an_option_says_where_it_is_set_in_the_ui(hint: str, told: bool) -> None:
+    with pytest.raises(dg.Failure) as failure, explained():
+        raise UsageError("the dataset has no file", hint)
+    said = str(failure.value.metadata["what to do"].value)
+    assert hint in said and ("under Config" in said) is told

@@ -69,6 +69,18 @@ def test_without_a_server_the_failure_says_what_to_set(project: Project) -> None
     assert "model server" in failures(result)[0]
 
 
+@pytest.mark.parametrize(
+    ("asset", "before"), [("rewards", "rollouts"), ("reward_profile", "rewards"), ("selected_split", "rollouts")]
+)
+def test_what_was_never_made_is_named_at_once(project: Project, asset: str, before: str) -> None:
+    project.declare(train=ROWS)
+    assert project.run().success
+    result = project.run("", asset)
+    (failure,) = [event.step_failure_data.user_failure_data for event in result.all_events if event.is_step_failure]
+    assert failure and f"materialize `{before}` first" in str(failure.metadata["what to do"].value)
+    assert not [event for event in result.all_events if event.is_step_up_for_retry]
+
+
 def test_a_run_that_names_a_server_makes_splits_and_rollouts_together(project: Project) -> None:
     project.declare(train=ROWS)
     with ModelServer() as server:
