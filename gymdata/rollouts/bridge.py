@@ -366,7 +366,8 @@ def _without_thoughts(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _is_text(message: Mapping[str, Any]) -> bool:
     content = message.get("content")
-    return content is None or isinstance(content, str) or all(part.get("type") in ("text", "refusal") for part in content)
+    parts = () if content is None or isinstance(content, str) else content
+    return all(isinstance(part, str) or part.get("type") in ("text", "refusal") for part in parts)
 
 
 def _key(template: bytes, before: _Messages, last: Mapping[str, Any], tail: _Messages) -> bytes:

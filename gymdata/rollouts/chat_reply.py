@@ -183,11 +183,16 @@ def from_completion(body: bytes, prompt: list[int], asked: Mapping[str, Any], ke
     return Turn(items, stopped, completion.usage and _usage(completion.usage), end=_end(choice, choice.token_ids))
 
 
-def chat_completion(body: bytes, turn: Turn, asked: Mapping[str, Any], keep_logprobs: bool) -> dict[str, Any]:
-    """The chat completion that says what a reply of /v1/completions, read as `turn`, says."""
+def chat_completion(body: bytes, turn: Turn, asked: Mapping[str, Any], keep_logprobs: bool, by_field: bool) -> dict[str, Any]:
+    """The chat completion that says what a reply of /v1/completions, read as `turn`, says; `by_field` with its thoughts in `reasoning`."""
     completion = decode_text_completion(body)
     choice = completion.choices[0]
     message = parse(choice.text, asked) | {key: turn.items[-1][key] for key in TOKEN_IDS}
+    if by_field and message["content"]:
+        pieces = split_thoughts(message["content"])
+        message["reasoning"], message["content"] = (
+            "".join(piece for thinking, piece in pieces if thinking is wanted) or None for wanted in (True, False)
+        )
     logprobs = {"content": msgspec.to_builtins(_by_token(choice.logprobs))} if keep_logprobs and choice.logprobs else None
     finish = "tool_calls" if message.get("tool_calls") and choice.finish_reason == "stop" else choice.finish_reason
     told = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": finish, "stop_reason": choice.stop_reason}

@@ -102,6 +102,8 @@ class Policy:
         self.bridge = Bridge()
         self.renders = True
         """Whether its servers render conversations; found out when first asked."""
+        self.thinks_by_field = False
+        """Whether its servers were seen to tell thoughts from text."""
         self.dropped: Counter[str] = Counter()
         """Optional keys of requests that the server did not know: they are no longer sent."""
 
@@ -287,7 +289,8 @@ class Trajectory:
     def _told(self, data: bytes, ids: list[int], asked: Mapping[str, Any], keep_logprobs: bool) -> dict[str, Any]:
         """A completion told as a chat completion."""
         turn = self._count(from_completion(data, ids, asked))
-        return {"created": int(time.time()), **chat_completion(data, turn, asked, keep_logprobs)}
+        by_field = self._policy.thinks_by_field
+        return {"created": int(time.time()), **chat_completion(data, turn, asked, keep_logprobs, by_field)}
 
     async def _bridged(self, conversation: Conversation | None, body: dict[str, Any]) -> Prompt | Unbridgeable | None:
         """The prompt as ids; None where none are to be sent, be it that `body` now asks the server to keep to them. Raises as `respond`."""
@@ -366,7 +369,7 @@ class Trajectory:
         if most is not None:
             asked["max_tokens"] = most
         # Some of the marks around calls and thoughts are special tokens; a chat request shows them to its parsers, too.
-        asked["skip_special_tokens"] = body.get("skip_special_tokens", not body.get("tools") and self._style == "tags")
+        asked["skip_special_tokens"] = body.get("skip_special_tokens", not (body.get("tools") or self._policy.thinks_by_field))
         asked.setdefault("spaces_between_special_tokens", False)
         return {**asked, "prompt": ids, "logprobs": body.get("top_logprobs") or 0, "return_token_ids": True}
 
@@ -458,6 +461,7 @@ class Trajectory:
 
     def _count(self, turn: Turn) -> Turn:
         self._answered = True
+        self._policy.thinks_by_field |= turn.reasoning_by_field
         if turn.end is not None:
             self._policy.bridge.ends.add(turn.end)
         usage = turn.usage or {}

@@ -505,7 +505,7 @@ class _Part(msgspec.Struct):
 
 class _Message(msgspec.Struct):
     role: str
-    content: str | list[_Part] | None = None
+    content: str | list[_Part | str] | None = None
     tool_calls: list[_Named] | None = None
 
 

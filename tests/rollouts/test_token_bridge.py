@@ -197,6 +197,33 @@ def test_chat_requests_whose_messages_carry_ids_are_bridged_as_well() -> None:
     assert decode(join(checked).ids).count("the result") == 2 and "There, all of it." in messages[-1]["content"]
 
 
+class Thinking(TemplatedServer):
+    """One with a parser of thoughts: those of its chat replies are in a field."""
+
+    def _completion(self, body: dict[str, Any]) -> dict[str, Any]:
+        reply = super()._completion(body)
+        message = reply["choices"][0]["message"]
+        thought, _, text = message["content"].removeprefix("<think>").partition("</think>")
+        message |= {"reasoning": thought, "content": text}
+        return reply
+
+
+def test_thoughts_stay_in_the_field_in_which_the_server_tells_them() -> None:
+    async def work(url: str) -> Any:
+        messages: list[dict[str, Any]] = [{"role": "user", "content": "What?"}]
+        async with asyncio.timeout(60), Policy(Settings((url,), attempts=2)) as policy, await policy.begin() as trajectory:
+            for _ in range(2):
+                reply = await trajectory.chat({"messages": messages})
+                assert isinstance(reply, dict) and "unbridged" not in reply
+                messages = [*messages, reply["choices"][0]["message"], {"role": "user", "content": "So?"}]
+        return [message for message in messages if message["role"] == "assistant"]
+
+    with Thinking(lambda body: "<think>Hm.</think>It is.") as server:
+        said = asyncio.run(work(server.url))
+    assert [(message["reasoning"], message["content"]) for message in said] == [("Hm.", "It is.")] * 2
+    assert "prompt" in server.requests[-1] and server.requests[-1]["skip_special_tokens"] is False
+
+
 def test_a_chat_reply_says_why_it_is_not() -> None:
     messages = [
         {"role": "user", "content": "What?"},
