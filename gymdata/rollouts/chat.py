@@ -324,7 +324,8 @@ def _tool(tool: Json, place: str) -> dict[str, Any]:
         )
     if tool.get("defer_loading"):
         raise Inexpressible(f"{place}.defer_loading", "Chat Completions loads every tool")
-    return {"type": "function", "function": {key: tool[key] for key in _FUNCTION if tool.get(key) is not None}}
+    more = {key: tool[key] for key in _FUNCTION if tool.get(key) is not None}
+    return {"type": "function", "function": {"name": tool["name"], **more}}
 
 
 def _named_choice(choice: Json) -> dict[str, Any]:
@@ -341,7 +342,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "…"
 
 
-_FUNCTION = ("name", "description", "parameters", "strict")
+_FUNCTION = ("description", "parameters", "strict")
 _RENAMED = {
     "max_output_tokens": "max_tokens",
     "temperature": "temperature",

@@ -142,6 +142,7 @@ def test_a_verifier_that_cannot_decide_is_an_error_and_no_reward():
         ("/v1/responses", {"input": ["x"]}, 400, 'input[0]: the item is the string "x"'),
         ("/v1/responses", {"input": [{"type": "function_call"}]}, 400, "`arguments` is missing"),
         ("/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, 400, "`text` is missing"),
+        ("/v1/responses", {"input": "x", "tools": [{"type": "function"}]}, 400, "`name` is missing"),
         ("/v1/responses", {"input": "x", "tools": 5}, 400, "tools: `tools` is the number 5"),
         ("/v1/chat/completions", {"messages": [5]}, 400, "$.messages[0]"),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": 5}]}, 400, "$.messages[0].content"),
