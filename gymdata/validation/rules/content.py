@@ -190,7 +190,7 @@ def _check_answered(prompt: list[Any], path: str) -> Iterator[Finding]:
     outputs: set[str] = set()
     for index, item in enumerate(prompt):
         if isinstance(item.get("call_id"), str):
-            if "arguments" in item:
+            if "arguments" in item and item.get("type", "function_call") == "function_call":
                 calls.setdefault(item["call_id"], index)
             elif item.get("type", "function_call_output") == "function_call_output":
                 outputs.add(item["call_id"])

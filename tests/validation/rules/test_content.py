@@ -40,6 +40,12 @@ def test_a_conversation_with_calls_has_no_finding() -> None:
     assert places(user("Add."), CALL, OUTPUT, {"role": "assistant", "content": "1"}, tools=[TOOL], tool_choice="auto") == []
 
 
+def test_calls_of_other_tools_than_functions_have_outputs_of_their_own() -> None:
+    call = {"type": "tool_search_call", "id": "t", "call_id": "c1", "arguments": {}, "execution": "client", "status": "completed"}
+    output = {"type": "tool_search_output", "id": "o", "call_id": "c1", "execution": "client", "status": "completed", "tools": []}
+    assert places(user("Search."), call, output) == []
+
+
 @pytest.mark.parametrize(
     ("items", "expected"),
     [
@@ -49,6 +55,7 @@ def test_a_conversation_with_calls_has_no_finding() -> None:
         ([CALL, OUTPUT, OUTPUT], ("GD302", "$.input[2].call_id")),
         ([user("Add."), CALL], ("GD302", "$.input[1].call_id")),
         ([CALL, user("And?"), {**CALL, "call_id": "c2"}, OUTPUT], ("GD302", "$.input[2].call_id")),
+        ([{**OUTPUT, "arguments": "{}"}], ("GD302", "$.input[0].call_id")),
         ([{**CALL, "arguments": "a=1"}, OUTPUT], ("GD303", "$.input[0].arguments")),
         ([{**CALL, "arguments": "[1]"}, OUTPUT], ("GD303", "$.input[0].arguments")),
         ([{**CALL, "name": "sum"}, OUTPUT], ("GD304", "$.input[0].name")),
