@@ -33,6 +33,8 @@ class InputFile(_Model):
     valid: int
     revision: str | None = None
     """Resolved commit, where the file was downloaded."""
+    metrics_sha256: str | None = None
+    """Of the metrics file beside it, which was written or found to fit."""
 
 
 class OutputFile(_Model):
@@ -77,10 +79,10 @@ def read_manifest(directory: Path) -> Manifest | None:
         return Manifest.model_validate_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValidationError, UnicodeDecodeError) as error:
+    except (ValidationError, UnicodeDecodeError, IsADirectoryError) as error:
         raise DataError(
             f"{path}: not a manifest that this version of gymdata can read",
-            "prepare the dataset again; delete the file if it is not gymdata's",
+            "delete it if nobody else needs it, then prepare the dataset again",
         ) from error
 
 

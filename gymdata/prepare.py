@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import platform
 import time
 from collections import Counter
@@ -158,7 +157,7 @@ def prepare(
         made_from = None
         if before is not None:
             made_from = _fingerprint(sources, options)
-            if before.fingerprint == made_from and is_intact(directory, before) and _sidecars_stand(sources, options):
+            if before.fingerprint == made_from and is_intact(directory, before) and _sidecars_stand(sources, options, before):
                 remove_leftovers(directory)
                 return Prepared(directory, before, _report(sources), cached=True)
         with staged(directory, lambda: _outputs_of(directory), on_wait) as stage, SplitWriter(stage) as writer:
@@ -174,12 +173,13 @@ def prepare(
                 raise SidecarConflict(conflicts)
             outputs = _finish_splits(sources, stage, writer, options)
             outputs += _write_statistics(sources, stage, options) if options.measure else []
+            sidecars = tuple([update_sidecar(path, document, overwrite_metrics) for path, document in documents])
             manifest = Manifest(
                 environments=tuple(environment.name for environment in environments),
                 fingerprint=made_from or _fingerprint(sources, options),
                 options=asdict(options),
                 config=[source.dataset.model_dump(mode="json") for source in sources],
-                inputs=tuple(map(_input, sources)),
+                inputs=tuple(_input(source, options) for source in sources),
                 outputs=tuple(outputs),
                 findings=dict(sorted(Counter(finding.code for source in sources for finding in source.findings).items())),
                 previous=_rows_before(before, environments),
@@ -187,7 +187,6 @@ def prepare(
                 seconds=round(time.monotonic() - started, 3),
             )
             (stage / MANIFEST).write_bytes(manifest.to_json())
-            sidecars = tuple([update_sidecar(path, document, overwrite_metrics) for path, document in documents])
     return Prepared(directory, manifest, report, sidecars=sidecars)
 
 
@@ -392,9 +391,14 @@ def _sidecars(sources: Sequence[_Source], options: Options) -> list[tuple[Path, 
     return list(documents.items())
 
 
-def _sidecars_stand(sources: Sequence[_Source], options: Options) -> bool:
-    paths = [sidecar_path(source.dataset.path) for source in sources if not _bundled(source)]
-    return not options.measure or all(path.exists() or not os.access(path.parent, os.W_OK) for path in paths)
+def _sidecars_stand(sources: Sequence[_Source], options: Options, before: Manifest) -> bool:
+    """Whether the metrics files beside the source files are those that an earlier run wrote or checked."""
+    return [entry.metrics_sha256 for entry in before.inputs] == [_metrics_digest(source, options) for source in sources]
+
+
+def _metrics_digest(source: _Source, options: Options) -> str | None:
+    path = sidecar_path(source.dataset.path)
+    return sha256(path) if options.measure and not _bundled(source) and path.is_file() else None
 
 
 def _bundled(source: _Source) -> bool:
@@ -453,7 +457,7 @@ def _facts(source: _Source, split: str) -> Iterator[DataFrame]:
     return facts_frames(source.columns[split], source.dataset.jsonl_fpath, codes)
 
 
-def _input(source: _Source) -> InputFile:
+def _input(source: _Source, options: Options) -> InputFile:
     from gymdata.sources.remote import revision_of
 
     return InputFile(
@@ -466,6 +470,7 @@ def _input(source: _Source) -> InputFile:
         rows=source.rows,
         valid=source.valid,
         revision=revision_of(source.dataset.path, source.digest.result()),
+        metrics_sha256=_metrics_digest(source, options),
     )
 
 

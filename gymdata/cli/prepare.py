@@ -228,8 +228,8 @@ def summary(prepared: Prepared) -> str:
     codes = ", ".join(f"{code} {count:,}" for code, count in manifest.findings.items())
     if codes:
         lines.append(f"  warnings: {codes}   (gymdata explain CODE)")
-    others = ", ".join(output.path for output in manifest.outputs if output.rows is None)
-    lines.append(f"  {others}, manifest.json")
+    others = [output.path for output in manifest.outputs if output.rows is None]
+    lines.append(f"  {', '.join([*others, 'manifest.json'])}")
     return "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ import pytest
 from gymdata import atomic
 from gymdata.environments.config import load_config
 from gymdata.errors import ExternalError
-from gymdata.prepare import InvalidRows, Options, prepare
+from gymdata.prepare import InvalidRows, Options, SidecarConflict, prepare
 
 KILLS = int(os.environ.get("GYMDATA_KILLS", "6"))
 """`make faults` does 200."""
@@ -191,6 +191,19 @@ def test_a_file_in_the_way_of_the_output_is_told(project):
             prepare([load_config(["config.yaml"])], project / out, Options(encoding=None))
         assert "choose another folder" in caught.value.hint
     assert (project / "taken").read_text() == "mine"
+
+
+def test_an_edited_metrics_file_is_checked_again_though_the_rows_are_the_same(project):
+    environment, options = load_config(["config.yaml"]), Options(encoding=None)
+    write_rows(project / "train.jsonl", 50, "first")
+    prepare([environment], project / "out", options)
+    assert prepare([environment], project / "out", options).cached
+    metrics = project / "train_metrics.json"
+    metrics.write_text(metrics.read_text().replace('"Number of examples": 50', '"Number of examples": 51'))
+    with pytest.raises(SidecarConflict, match="Number of examples: 51 there, 50 now"):
+        prepare([environment], project / "out", options)
+    prepare([environment], project / "out", options, overwrite_metrics=True)
+    assert prepare([environment], project / "out", options).cached
 
 
 def test_a_window_behind_the_last_row_is_told_as_that(project):
