@@ -20,6 +20,7 @@ import msgspec
 
 from gymdata.engine.local import default_jobs
 from gymdata.verifiers import Ask, Response, Row, Undecided, Verdict, Verifier
+from gymdata.verifiers.sandbox import UNSAFE_VARIABLE
 
 STARTUP = 30.0
 """Seconds that a worker may take on top of the limit the first time that it runs a verifier: Python starts, its library is imported."""
@@ -147,7 +148,7 @@ def _environment() -> dict[str, str]:
     """What a worker sees of the environment: no tokens, whatever they are called."""
     kept = {
         name: os.environ[name]
-        for name in ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "NLTK_DATA")
+        for name in ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "NLTK_DATA", UNSAFE_VARIABLE)
         if name in os.environ
     }
     return kept | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "PYTHONUTF8": "1"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import platform
@@ -70,7 +71,8 @@ def _map_ids(process: int) -> None:
 def _enter(ready: int, go: int, parent: int, settings: dict[str, Any]) -> NoReturn:
     missing = []
     if LIBC.unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS):
-        missing.append(f"namespaces ({os.strerror(ctypes.get_errno())})")
+        full = "no more are allowed, see user.max_user_namespaces"  # told as if a disk were full
+        missing.append(f"namespaces ({full if ctypes.get_errno() == errno.ENOSPC else os.strerror(ctypes.get_errno())})")
         os.close(ready)
     else:
         os.write(ready, b"1")

@@ -28,6 +28,14 @@ def test_one_worker_answers_many():
     assert first.extras["pid"] == second.extras["pid"] != os.getpid()
 
 
+def test_a_worker_knows_whether_programs_may_run_without_isolation_and_no_token(monkeypatch):
+    monkeypatch.setenv("GYMDATA_UNSAFE_CODE", "1")
+    monkeypatch.setenv("SOME_TOKEN", "s3cret")
+    known = ask({"does": "pid"})[0].extras["environment"]
+    assert known["GYMDATA_UNSAFE_CODE"] == "1"
+    assert "SOME_TOKEN" not in known
+
+
 @pytest.mark.parametrize(
     ("does", "kind", "words"),
     [
