@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 
-from gymdata.errors import UsageError
+from gymdata.cli.numbers import number, whole
 
 FORMATS = ("sft", "dpo", "kto", "nemo-rl", "nemo-rl-preference", "trl", "verl", "verifiers", "atif")
 """The keys of gymdata.export.export.FORMATS, which are many imports away."""
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pick", choices=["all", "best"], default="all", help="of each task all rollouts, or the first with the highest reward"
     )
-    parser.add_argument("--min-reward", type=float, metavar="R", help="rewards from R on")
+    parser.add_argument("--min-reward", type=number(-math.inf), metavar="R", help="rewards from R on")
     parser.add_argument("--keep-truncated", action="store_true", help="also answers that were cut off")
     parser.add_argument(
         "--reasoning",
@@ -35,14 +36,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tokens", action="store_true", help="sft: the token ids, with labels on exactly those that were sampled"
     )
     parser.add_argument(
-        "--threshold", type=float, default=1.0, metavar="R", help="kto: the reward from which on an answer is good (default: 1)"
+        "--threshold",
+        type=number(-math.inf),
+        default=1.0,
+        metavar="R",
+        help="kto: the reward from which on an answer is good (default: 1)",
     )
     parser.add_argument(
-        "--margin", type=float, default=0.0, metavar="R", help="dpo: by how much the rewards of a pair differ at least"
+        "--margin", type=number(), default=0.0, metavar="R", help="dpo: by how much the rewards of a pair differ at least"
     )
-    parser.add_argument("--max-pairs", type=int, default=1, metavar="N", help="dpo: pairs of a task (default: 1)")
+    parser.add_argument("--max-pairs", type=whole(1), default=1, metavar="N", help="dpo: pairs of a task (default: 1)")
     parser.add_argument(
-        "--max-model-len", type=int, metavar="N", help="verl: the model's context, for each row's response budget"
+        "--max-model-len", type=whole(1), metavar="N", help="verl: the model's context, for each row's response budget"
     )
     parser.add_argument("--agent", default="", metavar="NAME", help="nemo-rl: the agent of rows that name none")
     parser.add_argument("--format", choices=["text", "json"], default="text", help="of the summary")
@@ -56,10 +61,6 @@ def run(args: argparse.Namespace) -> int:
     from gymdata.validation.report import FileReport, Report
     from gymdata.validation.reporters import text
 
-    if args.max_pairs < 1 or not args.margin >= 0 or (args.max_model_len is not None and args.max_model_len < 1):
-        raise UsageError("--max-pairs and --max-model-len must be at least 1, --margin at least 0")
-    if args.threshold != args.threshold or args.min_reward != args.min_reward:
-        raise UsageError("--threshold and --min-reward must be numbers, which nan is not")
     progress = Progress()
     options = Options(
         pick=args.pick,

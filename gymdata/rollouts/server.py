@@ -160,11 +160,10 @@ class Server:
             site = web.TCPSite(self._runner, serving.host, serving.port, backlog=8192)
             try:
                 await site.start()
-            except OSError as error:
+            except (OSError, OverflowError) as error:
                 await self._runner.cleanup()
-                raise ExternalError(
-                    f"cannot listen at {serving.host}:{serving.port}: {error}", "choose another --port"
-                ) from error
+                message = f"cannot listen at {serving.host}:{serving.port}: {error}"
+                raise ExternalError(message, "choose another --port, or --host") from error
             self.url = f"http://{serving.host}:{self._runner.addresses[0][1]}"
             self._stack = stack.pop_all()
         return self

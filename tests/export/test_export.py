@@ -270,9 +270,12 @@ def test_lines_that_are_no_rollouts_are_reported_and_left_out(tmp_path: Path, ca
     ("to", "option", "value"),
     [("sft", "--min-reward", "nan"), ("kto", "--threshold", "nan"), ("dpo", "--margin", "nan"), ("verl", "--max-model-len", "0")],
 )
-def test_numbers_that_are_none_are_refused(tmp_path: Path, to: str, option: str, value: str) -> None:
-    source = save(tmp_path / "rollouts.jsonl", rollout(0))
-    assert main(["rollouts", "export", str(source), "--to", to, "-o", str(tmp_path / "o.jsonl"), option, value]) == 2
+def test_numbers_that_are_none_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], to: str, option: str, value: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["rollouts", "export", "r.jsonl", "--to", to, "-o", str(tmp_path / "o.jsonl"), option, value])
+    assert f"argument {option}: '{value}' is no" in capsys.readouterr().err
 
 
 def test_a_thought_alone_is_an_answer(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gymdata.cli.main import main
 from gymdata.environments.registry import load
 from gymdata.rollouts.policy import Settings
 from gymdata.rollouts.server import Server, Serving, aggregate
