@@ -293,6 +293,11 @@ def test_a_chat_completion_is_streamed_to_who_asks_for_that(model: ModelServer):
     assert end["choices"][0]["finish_reason"] == "tool_calls" and usage["usage"]["completion_tokens"] > 0
 
 
+def test_a_port_that_is_none_is_told_in_a_sentence(capsys: pytest.CaptureFixture[str]):
+    assert main(["serve", "math", "--port", "99999"]) == 3
+    assert "cannot listen at 127.0.0.1:99999" in capsys.readouterr().err
+
+
 SAYS = {
     "content": "<think>Hm.</think>So.",
     "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
