@@ -47,16 +47,18 @@ def load_config(
     Raises ConfigError for a file that cannot be read, ConfigProblems with every wrong entry, UsageError for a bad override.
     """
     tree, files = compose(paths, overrides, env_yaml)
+    # YAML reads the name 123 as a number.
+    tree = Node({str(key): node for key, node in tree.value.items()}, tree.place)
     check = _Check(tree, locate)
     extension = check.extension()
-    instances = tuple(instance for key, node in tree.value.items() if (instance := check.instance(str(key), node)) is not None)
+    instances = tuple(instance for key, node in tree.value.items() if (instance := check.instance(key, node)) is not None)
     check.refer()
     if check.problems:
         raise ConfigProblems(check.problems)
     shared = check.prompt(extension.prompt, tree.get(EXTENSION, "prompt"), (EXTENSION, "prompt"))
     if check.problems:
         raise ConfigProblems(check.problems)
-    own = {str(key): node.plain() for key, node in tree.value.items() if not isinstance(node.value, dict)}
+    own = {key: node.plain() for key, node in tree.value.items() if not isinstance(node.value, dict)}
     return Environment(
         name=name or (Path(paths[0]).stem if paths else "config"),
         instances=instances,

@@ -94,13 +94,14 @@ def load(path: Path, name: str = "") -> Node:
     """
     name = name or str(path)
     try:
-        data = path.read_bytes()
+        with open(path, "rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
     except IsADirectoryError:
         raise ConfigError("is a directory, not a YAML file", "name the file inside it", name) from None
     except PermissionError:
         raise ConfigError("cannot be read: permission denied", path=name) from None
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"is {len(data)} bytes; a configuration may have {MAX_BYTES}", "is this a data file?", name)
+        raise ConfigError(f"has more than {MAX_BYTES:,} bytes, the limit of a configuration", "is this a data file?", name)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

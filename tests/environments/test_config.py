@@ -277,6 +277,14 @@ class TestComposition:
     def test_a_circle_of_includes_is_read_once(self):
         assert load(AGENT + EXAMPLE + "config_paths: [d.yaml]\n", d="config_paths: [c.yaml]\n").datasets()
 
+    def test_an_instance_may_have_a_number_for_a_name(self):
+        (dataset,) = load(AGENT.replace("agent:", "123:", 1) + EXAMPLE).datasets()
+        assert dataset.instance == "123"
+
+    def test_a_file_of_any_size_is_read_only_to_the_limit(self):
+        with pytest.raises(ConfigError, match="/dev/zero: has more than 1,048,576 bytes"):
+            load_config(["/dev/zero"])
+
     def test_a_missing_file_names_where_it_was_looked_for_and_who_includes_it(self):
         with pytest.raises(ConfigError, match=r"^the configuration file nope\.yaml was not found"):
             load_config(["nope.yaml"])
