@@ -149,13 +149,16 @@ def judge_settings(args: argparse.Namespace) -> Settings | None:
         if args.judge_model:
             raise UsageError("--judge-model without --judge-url", "say where its server is")
         return None
-    return Settings(tuple(args.judge_url), args.judge_model, api_key=_key(args.judge_api_key_env))
+    return Settings(tuple(args.judge_url), args.judge_model, api_key=key_in(args.judge_api_key_env))
 
 
-def _key(variable: str) -> SecretStr | None:
+def key_in(variable: str) -> SecretStr | None:
+    """The key in an environment variable; None if there is none. Raises UsageError for what no header can hold."""
     from pydantic import SecretStr
 
-    key = os.environ.get(variable)
+    key = os.environ.get(variable, "").strip()  # a secret read from a file often ends with a line feed
+    if not key.isprintable():
+        raise UsageError(f"the environment variable {variable} holds no key: there are control characters in it")
     return SecretStr(key) if key else None
 
 
@@ -216,7 +219,7 @@ def _run(args: argparse.Namespace) -> Run:
             urls=tuple(args.model_url or [DEFAULT_URL]),
             model=args.model,
             api=args.api,
-            api_key=_key(args.api_key_env),
+            api_key=key_in(args.api_key_env),
             most=args.concurrency or 16_384,
             fixed=args.concurrency is not None,
             timeout=args.timeout,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gymdata.cli.numbers import number, whole
-from gymdata.cli.rollouts_collect import add_judge_arguments, judge_settings
+from gymdata.cli.rollouts_collect import add_judge_arguments, judge_settings, key_in
 from gymdata.errors import UsageError
 
 if TYPE_CHECKING:
@@ -79,7 +78,6 @@ def run(args: argparse.Namespace) -> int:
         import aiohttp  # noqa: F401
     except ImportError:
         raise UsageError("serving needs aiohttp", "pip install 'gymdata[rollouts]'") from None
-    from pydantic import SecretStr
 
     from gymdata.environments.config import load_config
     from gymdata.environments.registry import load
@@ -91,11 +89,10 @@ def run(args: argparse.Namespace) -> int:
         environments.append(load_config([Path(path) for path in args.config]))
     if not environments and not args.model_url:
         raise UsageError("there is nothing to serve", "name environments (`gymdata envs list`), give --model-url, or both")
-    key = os.environ.get(args.api_key_env)
     settings = Settings(
         urls=tuple(args.model_url),
         model=args.model,
-        api_key=SecretStr(key) if key else None,
+        api_key=key_in(args.api_key_env),
         most=args.concurrency or 16_384,
         fixed=args.concurrency is not None,
         timeout=args.timeout,

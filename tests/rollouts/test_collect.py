@@ -249,6 +249,19 @@ def test_a_row_that_is_none_is_told_before_anything_is_collected(
     assert f"{path}:2: " in told and said in told and not server.requests
 
 
+def test_a_key_may_end_with_a_line_feed_but_hold_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    rows = sums(tmp_path / "sums.jsonl", 1)
+    with ModelServer(key="s3cret") as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "s3cret\n")
+        assert collect(server, rows) == 0
+        monkeypatch.setenv("OPENAI_API_KEY", "s3\ncret")
+        assert collect(server, rows) == 2
+    told = capsys.readouterr().err
+    assert "OPENAI_API_KEY holds no key" in told and "cret" not in told
+
+
 def test_a_response_that_no_verifier_can_score_is_a_failure(server: ModelServer, tmp_path: Path):
     path = tmp_path / "sums.jsonl"
     path.write_text('{"responses_create_params": {"input": "1 and 2?"}}\n')
