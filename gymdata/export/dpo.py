@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from gymdata.export.conversation import Conversation
 from gymdata.export.options import Options, Tally
 from gymdata.export.picking import picked, said, template_kwargs
@@ -39,14 +41,15 @@ def pairs(answers: Sequence[tuple[Rollout, Conversation]], margin: float, limit:
 
     The widest apart come first; of these an answer is taken again only when every pair of others has been.
     """
+    # Encoded once: there are as many comparisons as pairs.
+    asked = [msgspec.json.encode([spoken.prompt, spoken.tools], order="sorted") for _, spoken in answers]
+    told = [msgspec.json.encode(spoken.completion, order="sorted") for _, spoken in answers]
+    rewards = [one.reward for one, _ in answers]
     apart = [
-        (one.reward - other.reward, better, worse)
-        for better, (one, spoken) in enumerate(answers)
-        for worse, (other, told) in enumerate(answers)
-        if one.reward > other.reward
-        and one.reward - other.reward >= margin - _ROUNDING
-        and (spoken.prompt, spoken.tools) == (told.prompt, told.tools)
-        and spoken.completion != told.completion
+        (one - other, better, worse)
+        for better, one in enumerate(rewards)
+        for worse, other in enumerate(rewards)
+        if one > other and one - other >= margin - _ROUNDING and asked[better] == asked[worse] and told[better] != told[worse]
     ]
     waiting = [(better, worse) for _, better, worse in sorted(apart, key=lambda pair: (-pair[0], pair[1], pair[2]))]
     used: Counter[int] = Counter()
