@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from gymdata import __version__
-from gymdata.errors import GymdataError
+from gymdata.errors import ExternalError, GymdataError
 
 COMMANDS = {
     "prepare": "validate, measure and collate the datasets of an environment",
@@ -65,6 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if debug or error.filename is None:
+            return _internal(error, debug)
+        print(f"gymdata: error: {error.filename}: {error.strerror}\n  help: check the file and its permissions", file=sys.stderr)
+        return ExternalError.exit_code
     except Exception as error:
         return _internal(error, debug)
 

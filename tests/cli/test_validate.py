@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import os
 import random
 from pathlib import Path
 
@@ -49,3 +51,17 @@ def test_tasks_with_a_reward_of_their_own_are_tasks(capsys: pytest.CaptureFixtur
     Path("rows.jsonl").write_text(ROW.replace('"4"}', '"4", "reward": 0.5, "_ng_rollout_index": 0}'))
     assert main(["validate", "rows.jsonl"]) == 1
     assert "GD600" in capsys.readouterr().out
+
+
+def test_a_file_that_may_not_be_read_is_told_and_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("rows.jsonl").write_text(ROW)
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))  # root may read all
+
+    monkeypatch.setattr("gymdata.scan._sniff", refuse)
+    for command in ("validate", "stats"):
+        assert main([command, "rows.jsonl"]) == 3
+        assert capsys.readouterr().err.startswith("gymdata: error: rows.jsonl: Permission denied")

@@ -175,7 +175,7 @@ FILE_RULES = [
     Rule(
         "GD100", "not-json-lines", "error", "The file is something else than JSON Lines.",
         "A compressed or binary file under a .jsonl name, another encoding, an error page, a table or a JSON array cannot be"
-        " read row by row.",
+        " read row by row; of a compressed file that was cut, only the beginning can.",
         "Do what the message says; then each line holds one JSON object.",
         '[{"responses_create_params": {"input": "What is 2+2?"}}]', '{"responses_create_params": {"input": "What is 2+2?"}}',
     ),
