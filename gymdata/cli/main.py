@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (0 done, 1 the data, 2 the call, 3 something outside)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for what its encoding lacks, as standard error has it
     try:
         args = _parser(arguments).parse_args(arguments)
         if not args.command:
@@ -66,9 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        if debug or error.filename is None:
+        if debug or not error.strerror:
             return _internal(error, debug)
-        print(f"gymdata: error: {error.filename}: {error.strerror}\n  help: check the file and its permissions", file=sys.stderr)
+        hint = "check the file and its permissions" if error.filename else "check the disk that the output goes to"
+        print(f"gymdata: error: {error.filename or 'the output'}: {error.strerror}\n  help: {hint}", file=sys.stderr)
         return ExternalError.exit_code
     except Exception as error:
         return _internal(error, debug)

@@ -6,7 +6,10 @@ import errno
 import gzip
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,3 +68,29 @@ def test_a_file_that_may_not_be_read_is_told_and_is_no_bug(
     for command in ("validate", "stats"):
         assert main([command, "rows.jsonl"]) == 3
         assert capsys.readouterr().err.startswith("gymdata: error: rows.jsonl: Permission denied")
+
+
+def command(*arguments: str, **environment: str) -> dict[str, Any]:
+    """What `subprocess` needs to run the command as a process of its own."""
+    root = str(Path(__file__).parents[2])
+    return {
+        "args": [sys.executable, "-m", "gymdata.cli.main", *arguments],
+        "env": os.environ | {"PYTHONPATH": root} | environment,
+    }
+
+
+def test_what_the_terminal_cannot_show_is_spelled_out() -> None:
+    Path("rätsel.jsonl").write_text("{bad")
+    done = subprocess.run(**command("validate", "rätsel.jsonl", PYTHONIOENCODING="ascii"), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout.startswith("r\\xe4tsel.jsonl:1  GD101")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
+def test_a_full_disk_under_standard_output_is_no_bug() -> None:
+    Path("rows.jsonl").write_text("{bad\n" * 3000)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            **command("validate", "rows.jsonl", "--format", "json"), stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr.splitlines()[0]) == (3, "gymdata: error: the output: No space left on device")
