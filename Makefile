@@ -59,7 +59,7 @@ schemas: $(READY) ## write schemas/ anew from the code
 
 lock: ## requirements.lock from pyproject.toml (needs uv): make lock [ARGS=--upgrade]
 	@command -v $(UV) >/dev/null || { echo "uv is needed: pip install uv, or make lock UV=/path/to/uv" >&2; exit 2; }
-	$(UV) pip compile pyproject.toml --extra dagster --extra plot --extra rollouts --group dev --universal --python-version 3.11 --generate-hashes \
+	$(UV) pip compile pyproject.toml --extra dagster --extra plot --extra rollouts --extra ifeval --group dev --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements.lock $(ARGS)
 
 bench: $(READY) ## speed and memory of prepare beside NeMo Gym 0.7.0 (needs Python 3.13, or GYMDATA_GYM_PYTHON): make bench [ARGS="--megabytes 20"]

@@ -2,8 +2,8 @@
 
 Source of the rules: NeMo Gym 0.7.0, resources server `instruction_following`. Differences: constraints are those of lm-eval
 (NeMo Gym uses a fork that is on no package index, with IFBench's and more: rows that name others cannot be scored here); an
-empty response follows nothing, as in IFEval itself (NeMo Gym lets it follow "no commas"); an unknown constraint, unusable
-arguments and missing language data are failures, where NeMo Gym says "not followed".
+empty response follows nothing, as in IFEval itself (NeMo Gym lets it follow "no commas"); an unknown constraint and unusable
+arguments are failures, where NeMo Gym says "not followed". NLTK's model of English sentences comes with a package, not a download.
 """
 
 from __future__ import annotations
@@ -66,8 +66,7 @@ class InstructionFollowing:
 
     def gold(self, row: Row) -> Gold:
         """No right answer can be made from constraints; an empty one is wrong. Raises VerifierFailure for unusable constraints."""
-        for _, check in _checks(_metadata(row)):
-            _follows(check, "Yes.")  # some find only now that NLTK's data is missing
+        _checks(_metadata(row))
         return Gold("$.instruction_id_list", None, (message(""),))
 
 
@@ -104,12 +103,6 @@ def _checks(metadata: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def _follows(check: Any, text: str) -> bool:
     try:
         return bool(check.check_following(text))
-    except LookupError as error:
-        if "nltk" in str(error).lower():
-            raise VerifierFailure(
-                "this constraint needs NLTK's data: python -m nltk.downloader punkt_tab (or set NLTK_DATA to where it is)"
-            ) from error
-        return False
     except Exception:  # on a text that a check does not expect, as NeMo Gym has it
         return False
 
@@ -118,17 +111,36 @@ def _follows(check: Any, text: str) -> bool:
 def _library() -> Mapping[str, Any]:
     """Constraint name -> class, deterministic, and without the download that lm-eval tries when it is imported."""
     try:
-        import langdetect  # pyright: ignore[reportMissingImports]
-        import nltk  # pyright: ignore[reportMissingImports]
+        import langdetect
+        import nltk
+        from punkt.model import load_model
     except ModuleNotFoundError:
         raise UsageError("scoring instruction following needs lm-eval", "pip install 'gymdata[ifeval]'") from None
     download, nltk.download = nltk.download, lambda *_, **__: False
     try:
         with contextlib.redirect_stdout(None):  # where it tells that it has downloaded the data, whether or not
-            from lm_eval.tasks.ifeval.instructions_registry import INSTRUCTION_DICT  # pyright: ignore[reportMissingImports]
+            from lm_eval.tasks.ifeval.instructions_registry import INSTRUCTION_DICT
     except ModuleNotFoundError:
         raise UsageError("scoring instruction following needs lm-eval", "pip install 'gymdata[ifeval]'") from None
     finally:
         nltk.download = download
     langdetect.DetectorFactory.seed = 0
+    _lend(load_model("english"))
     return INSTRUCTION_DICT
+
+
+def _lend(model: Any) -> None:
+    """Let NLTK split English with this model, which is that of its data set `punkt_tab`, instead of one that must be downloaded."""
+    from nltk.tokenize import punkt
+
+    parameters, load = punkt.PunktParameters(), punkt.PunktTokenizer.load_lang
+    for name in ("abbrev_types", "collocations", "sent_starters", "ortho_context"):
+        getattr(parameters, name).update(getattr(model, name))
+
+    def load_lang(self: Any, lang: str = "english") -> None:
+        if lang == "english":
+            self._params, self._lang = parameters, lang
+        else:
+            load(self, lang)
+
+    punkt.PunktTokenizer.load_lang = load_lang

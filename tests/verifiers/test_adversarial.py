@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import socket
-from importlib.util import find_spec
 from itertools import pairwise
 
 import msgspec
@@ -52,10 +51,20 @@ JUDGED = [
 ]
 """Of these a judge may be asked: then there is no reward yet, and no more to ask than what was said."""
 ROWS += JUDGED
-if find_spec("lm_eval") is not None:
-    names = ("punctuation:no_comma", "detectable_format:number_highlighted_sections", "startend:quotation", "keywords:existence")
-    arguments = [{}, {"num_highlights": 1}, {}, {"keywords": ["nowhere"]}]
-    ROWS.append((InstructionFollowing(), {"instruction_id_list": list(names), "kwargs": arguments}))
+ROWS.append(
+    (
+        InstructionFollowing(),
+        {
+            "instruction_id_list": [
+                "punctuation:no_comma",
+                "detectable_format:number_highlighted_sections",
+                "startend:quotation",
+                "keywords:existence",
+            ],
+            "kwargs": [{}, {"num_highlights": 1}, {}, {"keywords": ["nowhere"]}],
+        },
+    )
+)
 
 TEXTS = {
     "ten megabytes": "x" * 10_000_000,

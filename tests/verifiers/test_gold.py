@@ -1,7 +1,6 @@
 """The gold check: rows that no response could get right, or that a wrong one could, found before any model runs."""
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -35,22 +34,7 @@ def rows(tmp_path, *lines):
 needs_isolation = pytest.mark.skipif(bool(missing()), reason=f"this machine gives no isolation to programs: {missing()}")
 
 
-def _ifeval() -> bool:
-    """Whether lm-eval is there, and the data that NLTK needs."""
-    if find_spec("lm_eval") is None or find_spec("nltk") is None:
-        return False
-    from nltk.data import find  # pyright: ignore[reportMissingImports]
-
-    try:
-        return bool(find("tokenizers/punkt_tab"))
-    except LookupError:
-        return False
-
-
-needs_ifeval = pytest.mark.skipif(
-    not _ifeval(), reason="lm-eval, or its data (python -m nltk.downloader punkt_tab), is not installed"
-)
-MARKS = {"code": needs_isolation, "instruction_following": needs_ifeval}
+MARKS = {"code": needs_isolation}
 ENVIRONMENTS = [pytest.param(name, marks=MARKS.get(name, ())) for name in registry.builtin_names()]
 
 

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install 'gymdata[ifeval]'")
-
 from gymdata.verifiers import VerifierFailure
 from gymdata.verifiers.instruction_following import InstructionFollowing
 from gymdata.verifiers.responses import message
@@ -96,26 +94,29 @@ def test_unusable_constraints_are_a_failure_of_the_row(row):
         InstructionFollowing().verify(row, message("fine"))
 
 
-def test_missing_language_data_is_a_failure_and_not_a_wrong_answer(monkeypatch):
-    import nltk  # pyright: ignore[reportMissingImports]
+@pytest.mark.parametrize(
+    ("constraint", "follows", "breaks"),
+    [
+        (
+            ("length_constraints:number_sentences", {"relation": "less than", "num_sentences": 3}),
+            "Dr. Low ran. He won.",
+            "I. Ran. Far.",
+        ),
+        (("change_case:capital_word_frequency", {"capital_relation": "at least", "capital_frequency": 2}), "GO. NOW!", "GO now."),
+    ],
+    ids=str,
+)
+def test_sentences_are_split_without_data_of_nltk(constraint, follows, breaks, monkeypatch):
+    import nltk
 
     monkeypatch.setattr(nltk.data, "path", [])
-    needs_it = ("change_case:capital_word_frequency", {"capital_relation": "at least", "capital_frequency": 1})
-    with pytest.raises(VerifierFailure, match="punkt_tab"):
-        score("One. Two.", needs_it)
-    with pytest.raises(VerifierFailure, match="punkt_tab"):  # and the gold check finds it, before any model is asked
-        InstructionFollowing().gold({"instruction_id_list": [needs_it[0]], "kwargs": [needs_it[1]]})
+    assert (score(follows, constraint).reward, score(breaks, constraint).reward) == (1, 0)
 
 
 @pytest.mark.skipif(not SHARED.is_file(), reason="../shared/data/instruction_following.jsonl is not beside this checkout")
-def test_every_real_ifeval_row_can_be_scored_where_the_language_data_is():
-    for line in SHARED.open():
-        row = json.loads(line)
-        if row["dataset"] == "ifeval":
-            try:
-                assert InstructionFollowing().gold(row).wrong
-            except VerifierFailure as failure:
-                assert "punkt_tab" in str(failure)
-                assert {"length_constraints:number_sentences", "change_case:capital_word_frequency"} & set(
-                    row["instruction_id_list"]
-                )
+def test_every_real_ifeval_row_can_be_scored():
+    rows = [row for row in map(json.loads, SHARED.open()) if row["dataset"] == "ifeval"]
+    assert rows
+    for row in rows:
+        assert InstructionFollowing().gold(row).wrong
+        assert InstructionFollowing().verify(row, message("Yes. No.")).extras["follow_instruction_list"]
