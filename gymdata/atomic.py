@@ -79,6 +79,9 @@ def staged(
                 for path in stage.rglob("*"):
                     fsync(path)
                 fsync(stage)
+                for path in stage.iterdir():
+                    if path.is_file() and (directory / path.name).is_dir():
+                        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(directory / path.name))
                 gone = set(replaces())
                 if inside:
                     gone -= {path.name for path in stage.iterdir()}
@@ -123,6 +126,7 @@ def disk_errors(path: Path) -> Iterator[None]:
             errno.EROFS: "the file system is read-only: choose another folder",
             errno.EACCES: "check the permissions of the folder, or choose another one",
             errno.ENOTDIR: "a part of the path is a file: choose another folder",
+            errno.EISDIR: "a folder stands where a file should: move it away, or choose another folder",
             errno.EEXIST: "a file stands where a folder should: choose another folder",
         }
         hint = remedies.get(error.errno or 0, "nothing was changed; run the same command again once it is mended")

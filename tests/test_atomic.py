@@ -123,6 +123,15 @@ def test_a_disk_that_refuses_is_named(tmp_path):
     assert caught.value.exit_code == 3
 
 
+def test_a_folder_of_the_user_is_not_replaced_by_a_file(tmp_path):
+    mine = tmp_path / "out" / "train.jsonl" / "mine"
+    mine.parent.mkdir(parents=True)
+    mine.touch()
+    with pytest.raises(ExternalError, match=r"train\.jsonl: Is a directory"), staged(tmp_path / "out") as stage:
+        (stage / "train.jsonl").touch()
+    assert mine.exists()
+
+
 def test_permissions_follow_the_umask(tmp_path):
     old = os.umask(0o027)
     try:

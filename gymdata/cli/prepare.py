@@ -184,6 +184,8 @@ def load_environments(args: argparse.Namespace) -> list[Environment]:
 
     names = [word for word in args.environments if "=" not in word]
     overrides = [word for word in args.environments if "=" in word]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"{twice} is named twice", "name it once; `num_repeats` of its datasets repeats rows")
     if not names:
         if not args.config:
             raise UsageError(

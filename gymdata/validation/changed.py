@@ -30,6 +30,9 @@ def changed_files(ref: str, paths: Sequence[Path] = (), cwd: Path | None = None)
     base = _merge_base(cwd, ref)
     listed = _git(top, "diff", "--name-only", "-z", "--no-ext-diff", "--diff-filter=ACMRT", "--find-renames", base, "--")
     listed += _git(top, "ls-files", "-z", "--others", "--exclude-standard")
+    for path in paths:
+        if not (cwd / path).exists() and not _git(cwd, "ls-tree", base, "--", os.fspath(path)):
+            raise UsageError(f"{path}: no such file or folder, nor was there one at {ref}", "check its name")
     chosen = [Path(os.path.realpath(cwd / path)) for path in paths]
     found: list[Path] = []
     names = {os.fsdecode(name) for name in listed.split(b"\0") if name}

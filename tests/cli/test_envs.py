@@ -93,3 +93,9 @@ def test_init_refuses_names_that_are_taken_or_no_names(capsys, name):
 def test_an_unknown_environment_exits_2(capsys):
     assert main(["envs", "show", "nope"]) == 2
     assert "there is no environment 'nope'" in capsys.readouterr().err
+
+
+def test_an_environment_that_is_named_twice_is_not_prepared_twice(tmp_path, capsys):
+    assert main(["prepare", "math", "mcqa", "math", "--output-dir", str(tmp_path / "out")]) == 2
+    assert "math is named twice" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

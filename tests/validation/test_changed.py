@@ -78,6 +78,12 @@ def test_paths_narrow_it_down(repo):
     assert len(changed_files("main", [Path("data")], cwd=repo)) == 3
 
 
+def test_a_path_that_never_was_is_a_mistake_and_one_that_is_gone_is_not(repo):
+    assert changed_files("main", [Path("gone.jsonl")], cwd=repo / "data") == []
+    with pytest.raises(UsageError, match="dat: no such file or folder"):
+        changed_files("main", [Path("dat")], cwd=repo)
+
+
 @pytest.mark.parametrize("ref", ["no-such-branch", "--output=x", ""])
 def test_an_unknown_revision_is_said(repo, ref):
     with pytest.raises(UsageError, match="no such revision") as caught:
