@@ -270,14 +270,16 @@ def _become_program(asked: dict[str, Any], settings: dict[str, Any], names: dict
         os.chdir("/tmp" if isolated else settings["folder"])
         sys.argv[:] = ["solution.py"]
         sys.setrecursionlimit(50_000)
-        sys.stdin = open(0, encoding="utf-8", errors="replace")  # noqa: SIM115
-        sys.stdout = open(1, "w", encoding="utf-8", errors="replace")  # noqa: SIM115
-        sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace")  # noqa: SIM115
+        # As Python itself opens them: a program that puts others in their place closes no pipe, and is not taken to have ended.
+        sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
         code = _program(asked, names)
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
         if not isinstance(stop.code, int | None):
-            print(str(stop.code)[:1000], file=sys.stderr)
+            with contextlib.suppress(BaseException):
+                print(str(stop.code)[:1000], file=sys.stderr)
     except BaseException as error:
         code = 1
         with contextlib.suppress(BaseException):

@@ -62,6 +62,11 @@ def test_what_a_program_says_on_standard_error_is_no_answer():
     assert score(DOUBLE, code.replace("print(int(input()) * 2)", "sys.exit('bad input')")).extras["reason"].endswith("bad input")
 
 
+def test_a_program_may_put_away_its_streams():
+    quiet = "import os, sys\nsys.stdout = sys.stderr = open(os.devnull, 'w')\n"
+    assert score(with_tests(["1"] * 10, ["2"] * 10, fn_name="f"), quiet + "def f(x): return x + 1").reward == 1
+
+
 def test_an_empty_list_can_be_the_right_answer():
     row = with_tests(["[]", "[1]"], ["[]", "[]"], fn_name="rest")
     assert score(row, "def rest(x): return x[1:]").reward == 1
