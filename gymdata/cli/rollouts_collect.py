@@ -387,7 +387,7 @@ def _text(progress: Progress, wanted: Run) -> str:
     if progress.owed and not progress.interrupted:
         lines.append(f"{progress.owed:,} can be tried again: run the same command")
     if given_up := progress.given_up + progress.final_failures:
-        lines.append(f"{given_up:,} are not tried again (--max-attempts {wanted.max_attempts}, or their context is too long)")
+        lines.append(f"{given_up:,} are not tried again (--max-attempts {wanted.max_attempts}, or they would fail again)")
     if there:
         lines.append(f"next: gymdata rollouts profile {wanted.files.rollouts}")
     return "\n".join(lines)

@@ -37,9 +37,6 @@ BREAKER = 50
 UNSCORED = 1024
 """Rollouts that may wait to be scored before servers get no more."""
 
-TERMINAL: frozenset[str] = frozenset({"context_overflow"})
-"""Failures that another try would meet again."""
-
 
 def collect(run: Run, on_start: Callable[[Progress], None] = lambda progress: None) -> Progress:
     """Make every rollout that is missing; returns when there is nothing more to do, or when interrupted.
@@ -165,7 +162,7 @@ class _Collector:
                     with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):  # another shard may be writing it
                         failure = _decode_failure(line)
                         attempts[failure.key] += 1
-                        if failure.kind in TERMINAL:
+                        if _is_terminal(failure.failure, failure.kind):
                             terminal.add(failure.key)
         return attempts, terminal
 
@@ -368,13 +365,14 @@ class _Collector:
         key = (task.index, rollout)
         self._attempts[key] += 1
         self.progress.failed[f"{failure}: {kind}"] += 1
-        final = failure in TERMINAL or self._attempts[key] >= self._run.max_attempts
+        terminal = _is_terminal(failure, kind)
+        final = terminal or self._attempts[key] >= self._run.max_attempts
         self.progress.final_failures += final
         told = {"class": failure, "type": kind, "message": message[:2000], "terminal": final}
         record = {**_stamps(task, rollout), "_ng_attempt_index": self._attempts[key] - 1}
         record |= {f"_ng_failure_{name}": value for name, value in told.items()}
         self._held.append(record | {name: value for name, value in more.items() if value is not None})
-        self._failing += failure not in TERMINAL
+        self._failing += not terminal
         if self._failing >= BREAKER:
             raise ExternalError(
                 f"{BREAKER} rollouts failed one after the other; the last: {failure}: {kind}: {message[:500]}",
@@ -389,7 +387,8 @@ class _Collector:
 class _Failure(msgspec.Struct):
     task: TaskIndex = msgspec.field(name="_ng_task_index")
     rollout: RolloutIndex = msgspec.field(name="_ng_rollout_index")
-    kind: str = msgspec.field(name="_ng_failure_class", default="")
+    failure: str = msgspec.field(name="_ng_failure_class", default="")
+    kind: str = msgspec.field(name="_ng_failure_type", default="")
 
     @property
     def key(self) -> Key:
@@ -397,6 +396,11 @@ class _Failure(msgspec.Struct):
 
 
 _decode_failure = msgspec.json.Decoder(_Failure).decode
+
+
+def _is_terminal(failure: str, kind: str) -> bool:
+    """Whether another try would meet a failure again."""
+    return failure == "context_overflow" or (failure, kind) == ("request_failed", "inexpressible")
 
 
 def _stamps(task: Task, rollout: int) -> dict[str, Any]:

@@ -52,10 +52,9 @@ class RunFiles:
         ours = {path.resolve() for path in (self.output, self.rollouts, self.failures, self.manifest, *self.others())}
         if clash := next((path for path in rows if path.resolve() in ours), None):
             raise UsageError(f"{clash} holds the rows: rollouts cannot be written there", "choose another --output")
+        # Looked for before the manifest is: a shard that has just begun makes that first.
         filled = [path for path in (self.output, self.rollouts, *self.others()) if path.is_file() and path.stat().st_size]
-        if (
-            filled and not new_run and not self.manifest.exists()
-        ):  # in this order: a shard that has just begun makes its manifest first
+        if filled and not new_run and not self.manifest.exists():
             raise UsageError(
                 f"{filled[0]} is there, but not {self.manifest.name}, which says how its rollouts were made",
                 "choose another --output; --new-run sets the file aside",

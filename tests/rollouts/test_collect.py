@@ -157,6 +157,19 @@ def test_an_overflow_is_a_failure_that_is_not_tried_again(server: ModelServer, t
     assert collect(server, rows) == 1 and len(server.requests) == 3
 
 
+def test_a_row_that_the_api_cannot_say_is_not_tried_again(
+    server: ModelServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    rows = sums(tmp_path / "sums.jsonl", 1)
+    with rows.open("a") as file:
+        print(json.dumps({"responses_create_params": {"input": "?", "previous_response_id": "x"}}), file=file)
+    for _ in range(2):
+        assert collect(server, rows) == 1
+        assert "1 are not tried again" in capsys.readouterr().out
+    (failure,) = read(tmp_path / "r_failures.jsonl")
+    assert (failure["_ng_failure_type"], failure["_ng_failure_terminal"]) == ("inexpressible", True)
+
+
 def test_a_failed_rollout_is_tried_again_by_the_next_run(server: ModelServer, tmp_path: Path):
     rows = sums(tmp_path / "sums.jsonl", 3)
     server.script = deque(["400 no"])
