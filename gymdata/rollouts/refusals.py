@@ -7,6 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from gymdata.errors import ExternalError, GymdataError, UsageError
+from gymdata.rollouts.agent import ToolsFailed
 from gymdata.rollouts.judge import JudgeFailed
 from gymdata.rollouts.kept import Full
 from gymdata.rollouts.overflow import Overflow
@@ -31,7 +32,7 @@ class Refused(Exception):
 
 
 def refused(what: Exception | Overflow | Failure | JudgeFailed) -> Refused:
-    """The answer to what went wrong. 4xx: the request is at fault; 500 the verifier, its judge or this server; 502 to 504 the model server."""
+    """The answer to what went wrong. 4xx: the request is at fault; 500 the verifier, its judge, the tools or this server; 502 to 504 the model server."""
     match what:
         case Refused():
             return what
@@ -41,6 +42,8 @@ def refused(what: Exception | Overflow | Failure | JudgeFailed) -> Refused:
             return Refused(500, what.message, "verifier_failed", what.kind)
         case JudgeFailed():
             return Refused(500, what.message, "judge_failed", what.kind)
+        case ToolsFailed():
+            return Refused(500, what.message, "tools_failed", what.kind)
         case RequestFailed() if what.kind == "bad_request":
             return Refused(what.status or 400, what.message, code="refused_by_the_model_server")
         case RequestFailed() if what.kind == "inexpressible":

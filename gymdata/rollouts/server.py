@@ -266,7 +266,7 @@ class Server:
         try:
             msgspec.convert(body, _ChatRequest)
         except msgspec.ValidationError as error:
-            raise Refused(400, f"no chat request: {error}", param="messages") from error
+            raise Refused(400, f"no chat request: {error}") from error
         if body.get("n") not in (None, 1):
             raise Refused(400, "one answer per request: `n` must be 1", param="n")
         stream, options = body.pop("stream", None), body.pop("stream_options", None) or {}

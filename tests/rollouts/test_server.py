@@ -422,6 +422,15 @@ def test_failures_may_be_rows_for_nemo_gyms_collector(model: ModelServer):
     assert unscored["_ng_failure_class"] == "verifier_failed" and "reward" not in reply and "reward" not in unscored
 
 
+def test_tools_that_cannot_be_made_for_a_row_are_its_failure(model: ModelServer, monkeypatch: pytest.MonkeyPatch):
+    async def story(client: Client) -> Any:
+        return await client("/run", sum_row())
+
+    monkeypatch.setattr("gymdata.rollouts.agent.tools_for", lambda implementation: lambda row: row["no_such_key"])
+    status, reply = serving(story, model, failure_rows=True)
+    assert (status, reply["_ng_failure_class"], reply["_ng_failure_type"]) == (200, "tools_failed", "KeyError")
+
+
 def test_it_tells_where_its_servers_are_as_a_head_server_does():
     async def story(client: Client) -> Any:
         return client.url, await client("/server_instances", method="GET"), await client("/global_config_dict_yaml", method="GET")
