@@ -182,11 +182,12 @@ class Bridge:
         """Whether what the server read out of a reply, thoughts and calls, is read out of it here: looked for until it once was."""
         last, item = conversation.head[-1], conversation.ids
         calls = last.get("tool_calls") if server.tools and item.get("status") != "incomplete" else None
-        key = (server.template, bool(last.get("reasoning")), bool(calls))
+        thoughts = last.get("reasoning") and (last.get("content") or calls)  # with nothing after them they may have been cut off
+        key = (server.template, bool(thoughts), bool(calls))
         if key in self._alike or not any(key[1:]):
             return None
         text = await server.text([*item[SAMPLED][:-1], *(token for token in item[SAMPLED][-1:] if token not in self.ends)])
-        if last.get("reasoning") and END_THINK not in text:
+        if thoughts and END_THINK not in text:
             return Unbridgeable("reasoning_format", "the server tells thoughts from text otherwise than by think tags")
         names = [call["function"]["name"] for call in parse(text, {"tools": server.tools}).get("tool_calls") or ()]
         if calls and names[: len(calls)] != [call["function"]["name"] for call in calls]:

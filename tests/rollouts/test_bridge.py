@@ -218,6 +218,8 @@ def test_thoughts_that_are_not_in_think_tags_are_found_out() -> None:
 
     assert isinstance(after("<think>hm</think>it"), Prompt)
     assert after("[THINK]hm[/THINK]it").reason == "reasoning_format"
+    cut_off = with_ids(thought, prompt, spell("<think>hm"))
+    assert isinstance(bridged([*QUESTION, cut_off, *AGAIN], server("qwen2_5"), ["<|im_end|>"], "field"), Prompt)
 
 
 def test_calls_that_the_server_reads_and_we_do_not_are_found_out() -> None:
