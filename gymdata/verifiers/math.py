@@ -45,7 +45,9 @@ _BARE_FRACTION = re.compile(r"\\([dt]?frac)(\\[A-Za-z]+)\s*(\w)")
 _SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _SCALE = re.compile(rf"(\d)\s*(?:\\text\{{\s*|\\ )?({'|'.join(_SCALES)})\b(?:\s*[A-Za-z ]*\}})?")
 _UNIT = re.compile(r"(\$?\s*[+-]?[\d.,]*\d)\s+((?:[cdkmn]m|[km]g|ml|ft|in|yd|mi|lb|oz|hr|[A-Za-z]{3,})(?: [A-Za-z]+)*)\s*")
-_NO_UNIT = frozenset("and or to nor not mod choose more less over under dozen sin cos tan cot sec csc log exp sqrt".split())
+_NO_UNIT = frozenset(
+    "and or to nor not plus minus mod choose factorial more less over under dozen sin cos tan cot sec csc log exp sqrt".split()
+)
 _UNITS = re.compile(r"\\(?:text|mbox|mathrm|textrm)\s*\{[^{}]*\}(?:\^\{?\d\}?)?")
 _BASE = re.compile(r"([+-]?[0-9A-Fa-f.]+)_\{?(\d{1,2})\}?")
 _PLAIN = re.compile(r"([+-]?[0-9A-Fa-f.]+)")

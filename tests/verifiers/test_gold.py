@@ -32,8 +32,6 @@ def rows(tmp_path, *lines):
 
 
 needs_isolation = pytest.mark.skipif(bool(missing()), reason=f"this machine gives no isolation to programs: {missing()}")
-
-
 MARKS = {"code": needs_isolation}
 ENVIRONMENTS = [pytest.param(name, marks=MARKS.get(name, ())) for name in registry.builtin_names()]
 

@@ -120,6 +120,8 @@ z=1+1=2 | z=1+1=3
 1, 2, 3 | 1, 2, 3, ...
 5 | 5 or more
 5 | 5 sin x
+5 | 5 plus x
+5 | 5 factorial
 5 | 5 xy
 5 | 5 dozen
 5 | \\neq 5
