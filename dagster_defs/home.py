@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import sys
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
@@ -55,10 +56,10 @@ def main() -> int:
 
 def _alone(home: Path, host: str, port: str) -> None:
     """Raise UsageError if another one serves: Dagster would take a port that nobody is told of, or two daemons one home."""
-    with socket.socket() as probe:
-        if port.isdecimal() and probe.connect_ex((host, int(port))) == 0:
-            hint = 'it may be another `make dev`; for one more: make dev ARGS="--port 3001", with a DAGSTER_HOME of its own'
-            raise UsageError(f"{host}:{port} is taken", hint)
+    with suppress(OSError, OverflowError, ValueError):  # nobody answers there, or it is no address, as Dagster will say
+        socket.create_connection((host, int(port)), timeout=10).close()
+        hint = 'it may be another `make dev`; for one more: make dev ARGS="--port 3001", with a DAGSTER_HOME of its own'
+        raise UsageError(f"{host}:{port} is taken", hint)
     lock = os.open(home / "dev.lock", os.O_RDWR | os.O_CREAT)
     os.set_inheritable(lock, True)  # it is held until the command that takes this process over ends
     try:
@@ -72,7 +73,7 @@ def _alone(home: Path, host: str, port: str) -> None:
 def _address(options: list[str]) -> tuple[str, str]:
     """Host and port that `dagster dev` is to serve on."""
     given = {"host": "127.0.0.1", "port": "3000"}
-    for option, value in pairwise(options):
+    for option, value in pairwise(word for argument in options for word in argument.split("=", 1)):
         if (name := {"-h": "host", "-p": "port"}.get(option, option.removeprefix("--"))) in given:
             given[name] = value
     return given["host"], given["port"]

@@ -495,9 +495,9 @@ def _rows_before(before: Manifest | None, environments: Sequence[Environment]) -
 
 
 def _outputs_of(directory: Path) -> list[str]:
-    """What an earlier run wrote to `directory`, which the next one replaces."""
+    """What an earlier run wrote to `directory`, which the next one replaces; a folder of that name is not of that run."""
     manifest = read_manifest(directory)
-    return [output.path for output in manifest.outputs] if manifest else []
+    return [output.path for output in manifest.outputs if not (directory / output.path).is_dir()] if manifest else []
 
 
 def _versions() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import io
 import os
@@ -32,6 +33,10 @@ COMMANDS = {
 
 HUB_PACKAGES = ("datasets", "detect_secrets", "fsspec", "httpx2", "huggingface_hub", "pyarrow")
 """What the extra `hub` brings."""
+
+
+_OF_THE_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+"""Standard output has no name in an error; others without one, of sockets or processes, are not of a file."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        if debug or not error.strerror:
+        if debug or not (error.filename or error.errno in _OF_THE_OUTPUT):
             return _internal(error, debug)
         hint = "check the file and its permissions" if error.filename else "check the disk that the output goes to"
         print(f"gymdata: error: {error.filename or 'the output'}: {error.strerror}\n  help: {hint}", file=sys.stderr)

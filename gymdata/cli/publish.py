@@ -165,6 +165,7 @@ def _prepare_input(args: argparse.Namespace, environment: Environment, folder: P
     kind = _KINDS[split]
     entries = environment.datasets()
     own = [one for one in entries if one.path.resolve() == args.input.resolve()]
+    forbidden = next((one.license for one in own if forbids_publishing(one.license or "")), None)
     like = next((one for one in [*own, *entries] if one.type == kind), next(iter([*own, *entries]), None))
     if like is None:
         raise UsageError(
@@ -181,7 +182,7 @@ def _prepare_input(args: argparse.Namespace, environment: Environment, folder: P
             "num_repeats": 1,
             "start_idx": None,
             "end_idx": None,
-            "license": like.license if own and forbids_publishing(like.license or "") else args.license or like.license,
+            "license": forbidden or args.license or like.license,
         }
     ).bound(like.instance, Place("", 0), link, None)
     instances = tuple(replace(one, datasets=(entry,) if one.name == like.instance else ()) for one in environment.instances)

@@ -70,6 +70,26 @@ def test_a_file_that_may_not_be_read_is_told_and_is_no_bug(
         assert capsys.readouterr().err.startswith("gymdata: error: rows.jsonl: Permission denied")
 
 
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "error: the output: No space left on device"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "internal error: ConnectionRefusedError"),
+    ],
+)
+def test_an_error_without_a_name_is_of_the_output_only_where_a_disk_gives_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: OSError, says: str
+) -> None:
+    Path("rows.jsonl").write_text(ROW)
+
+    def refuse(path: Path) -> None:
+        raise error
+
+    monkeypatch.setattr("gymdata.scan._sniff", refuse)
+    assert main(["validate", "rows.jsonl"]) == 3
+    assert capsys.readouterr().err.startswith(f"gymdata: {says}")
+
+
 def command(*arguments: str, **environment: str) -> dict[str, Any]:
     """What `subprocess` needs to run the command as a process of its own."""
     root = str(Path(__file__).parents[2])

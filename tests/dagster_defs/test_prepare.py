@@ -14,7 +14,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dagster_defs.home import ensure_home
+from dagster_defs.home import _alone, ensure_home
 from dagster_defs.partitions import usable
 from dagster_defs.prepare import main
 from gymdata.errors import UsageError
@@ -104,11 +104,17 @@ def test_a_second_make_dev_on_the_same_home_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 2 and f"`make dev` is running on {tmp_path}" in done.stderr
 
 
-def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["-p {}", "--port={}"])
+def test_a_port_that_is_taken_is_said(tmp_path: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-        done = dev(tmp_path, "-p", port)
+        done = dev(tmp_path, *option.format(port).split())
     assert done.returncode == 2 and f"127.0.0.1:{port} is taken" in done.stderr
+
+
+@pytest.mark.parametrize("address", [("no host", "1"), ("::", "1"), ("127.0.0.1", "99999"), ("127.0.0.1", "")])
+def test_what_is_no_address_is_left_to_dagster(tmp_path: Path, address: tuple[str, str]) -> None:
+    _alone(tmp_path, *address)
 
 
 @pytest.mark.parametrize(

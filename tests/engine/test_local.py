@@ -103,5 +103,6 @@ def test_an_interrupt_while_workers_are_being_started_ends_without_a_traceback(t
     while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)
-    (tmp_path / "go").touch()
+    process.wait(timeout=120)
+    (tmp_path / "go").touch()  # what is forked only now has nothing left to work for
     assert process.communicate(timeout=120) == ("interrupted\n", "")

@@ -193,6 +193,18 @@ def test_a_file_in_the_way_of_the_output_is_told(project):
     assert (project / "taken").read_text() == "mine"
 
 
+def test_a_folder_of_the_user_where_an_earlier_output_stood_is_kept(project):
+    write_rows(project / "train.jsonl", 50, "first")
+    environment = load_config(["config.yaml"])
+    prepare([environment], project / "out", Options(encoding=None))
+    (project / "out" / "validation.jsonl").unlink()
+    (project / "out" / "validation.jsonl").mkdir()
+    (project / "out" / "validation.jsonl" / "mine").write_text("mine")
+    (project / "config.yaml").write_text(CONFIG.rsplit("      - ", 1)[0])
+    prepare([load_config(["config.yaml"])], project / "out", Options(encoding=None))
+    assert (project / "out" / "validation.jsonl" / "mine").read_text() == "mine"
+
+
 def test_an_edited_metrics_file_is_checked_again_though_the_rows_are_the_same(project):
     environment, options = load_config(["config.yaml"]), Options(encoding=None)
     write_rows(project / "train.jsonl", 50, "first")

@@ -193,10 +193,12 @@ def test_a_file_is_published_as_a_split_with_a_configuration_of_ones_own(hub: Hu
 def test_an_internal_dataset_stays_so_whatever_license_is_given_with_its_file(hub: Hub, tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_bytes(row("a") + b"\n")
     config = CONFIG.replace("jsonl_fpath: ", "license: 'NVIDIA Internal Use Only, Do Not Distribute', jsonl_fpath: ")
-    (tmp_path / "c.yaml").write_text(config)
+    (tmp_path / "c.yaml").write_text(config + "      - {name: open, type: validation, license: MIT, jsonl_fpath: open.jsonl}\n")
     own = str(tmp_path / "mine.jsonl")
-    done = gymdata("publish", "--input", own, "--config", "c.yaml", "--repo-id", REPO, "--license", "MIT", cwd=tmp_path)
-    assert done.returncode == 1 and "the license forbids it" in done.stderr
+    for split in ("train", "validation"):
+        command = ("publish", "--input", own, "--config", "c.yaml", "--repo-id", REPO, "--split", split)
+        done = gymdata(*command, "--license", "MIT", cwd=tmp_path)
+        assert done.returncode == 1 and "the license forbids it" in done.stderr
     assert not hub.requests
 
 
