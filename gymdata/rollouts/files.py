@@ -49,11 +49,12 @@ class RunFiles:
     def refuse_strangers(self, rows: Iterable[Path], *, new_run: bool) -> None:
         """Raise UsageError where a file that this run would write to is none of its own: the rows themselves, or, unless it is set
         aside by a `new_run`, one without a manifest."""
-        ours = {path.resolve() for path in (self.output, self.rollouts, self.failures, self.manifest, *self.others())}
+        parts = [path for rollouts in (self.output, self.rollouts, *self.others()) for path in (rollouts, failures_of(rollouts))]
+        ours = {path.resolve() for path in (self.manifest, *parts)}
         if clash := next((path for path in rows if path.resolve() in ours), None):
             raise UsageError(f"{clash} holds the rows: rollouts cannot be written there", "choose another --output")
         # Looked for before the manifest is: a shard that has just begun makes that first.
-        filled = [path for path in (self.output, self.rollouts, *self.others()) if path.is_file() and path.stat().st_size]
+        filled = [path for path in parts if path.is_file() and path.stat().st_size]
         if filled and not new_run and not self.manifest.exists():
             raise UsageError(
                 f"{filled[0]} is there, but not {self.manifest.name}, which says how its rollouts were made",

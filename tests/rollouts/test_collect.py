@@ -125,13 +125,15 @@ def test_a_file_that_is_none_of_the_runs_own_is_not_touched(
     for more in ([], ["--new-run"]):
         assert collect(server, rows, "--output", str(rows), *more) == 2
         assert "holds the rows" in capsys.readouterr().err
-    other = tmp_path / "other.jsonl"
-    other.write_bytes(content)
-    assert collect(server, rows, "--output", str(other)) == 2
-    assert "other_manifest.json" in capsys.readouterr().err
-    assert rows.read_bytes() == other.read_bytes() == content and not server.requests
-    assert collect(server, rows, "--output", str(other), "--new-run") == 0
-    assert (tmp_path / "other.previous-1/other.jsonl").read_bytes() == content
+    for stem, name in (("one", "one.jsonl"), ("two", "two_failures.jsonl")):
+        other, output = tmp_path / name, str(tmp_path / f"{stem}.jsonl")
+        other.write_bytes(content)
+        assert collect(server, rows, "--output", output) == 2
+        assert f"{stem}_manifest.json" in capsys.readouterr().err
+        assert rows.read_bytes() == other.read_bytes() == content
+        asked = len(server.requests)
+        assert collect(server, rows, "--output", output, "--new-run") == 0
+        assert (tmp_path / f"{stem}.previous-1" / name).read_bytes() == content and len(server.requests) == asked + 2
 
 
 def test_a_run_asked_for_in_another_way_is_refused_or_set_aside(
