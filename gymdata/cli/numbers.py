@@ -31,9 +31,8 @@ def number(least: float = 0.0, *, above: bool = False) -> Callable[[str], float]
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or value < least or (above and value == least):
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is no number {'above' if above else 'from'} {least:g}{'' if above else ' on'}"
-            )
+            bound = "" if least == -math.inf else f" above {least:g}" if above else f" from {least:g} on"
+            raise argparse.ArgumentTypeError(f"{text!r} is no number{bound}")
         return value
 
     return read

@@ -335,7 +335,8 @@ def _refuse_unusable(overrides: dict[str, Any]) -> None:
     row = json.dumps({"responses_create_params": {"input": "?", **overrides}})
     for finding in judge(row.encode(), "task").findings:
         if is_error(finding):
-            raise UsageError(f"what --param asks for no row can: {finding.path}: {finding.message}", finding.hint)
+            hint = finding.hint + (" (keys of the server's own: --extra-body)" if finding.code == "GD204" else "")
+            raise UsageError(f"no row can ask for what --param does: {finding.path}: {finding.message}", hint)
 
 
 def _object(option: str, text: str) -> dict[str, Any]:

@@ -444,7 +444,7 @@ def test_nothing_a_second_process_may_write_to(server: ModelServer, tmp_path: Pa
         (["math", "--output", "x"], "must end in .jsonl"),
         (["math", "--param", "x=y"], "no JSON"),
         (["math", "--param", "input=1"], "$.responses_create_params.input"),
-        (["math", "--param", "top_k=20"], "top_k"),
+        (["math", "--param", "top_k=20"], "--extra-body"),
         (["math", "--new-run", "--shard", "0/2"], "would set aside what other shards"),
         (["math", "--model-url", "http://127.0.0.1:9/v1", "--wait", "0.1"], "no model server answers"),
     ],
