@@ -31,7 +31,6 @@ SHOWN = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("environment", nargs="?", metavar="ENV", help="the environment, prepared before")
-    parser.add_argument("--config", action="append", default=[], metavar="PATH", help="a NeMo Gym YAML of your own (repeatable)")
     parser.add_argument("--output-dir", type=Path, metavar="DIR", help="where `prepare` wrote it (default: data/ENV)")
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help="publish this file of rows; it is prepared first, as one split"
@@ -39,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--split", action="append", metavar="NAME", help="only this split (repeatable); with --input, what FILE is (train)"
     )
+    add_sending_arguments(parser)
+
+
+def add_sending_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what says where rows go and how, wherever they come from."""
+    parser.add_argument("--config", action="append", default=[], metavar="PATH", help="a NeMo Gym YAML of your own (repeatable)")
     name = parser.add_argument_group("where to")
     name.add_argument("--repo-id", metavar="OWNER/NAME", help="the repository, instead of a name by NeMo Gym's rule")
     name.add_argument("--organization", metavar="NAME", help="{organization}/{prefix-}{domain-}{name} (default: hf_organization)")

@@ -32,9 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--artifact", required=True, metavar="PATH", help="the file in the version")
     upload.add_argument("--input", type=Path, required=True, metavar="FILE")
     download.add_argument("--output", type=Path, required=True, metavar="FILE")
-    publish.add_arguments(migrate)
+    migrate.add_argument("environment", nargs="?", metavar="ENV", help="the environment that the rows are for")
+    migrate.add_argument("--split", metavar="NAME", help="the split that the file is (default: train)")
+    publish.add_sending_arguments(migrate)
     migrate.add_argument(
-        "--delete", action="store_true", help="delete the dataset from GitLab once it is on the Hub and verified"
+        "--delete",
+        action="store_true",
+        help="delete the dataset, with all its versions, from GitLab once the file is on the Hub and verified",
     )
     for action in (delete, migrate):
         action.add_argument("--confirm", metavar="NAME", help="the dataset's name once more, in place of typing it")
@@ -79,6 +83,7 @@ def _migrate(args: argparse.Namespace, registry: Registry) -> int:
         _confirm(args)
     with tempfile.TemporaryDirectory(prefix="gymdata-migrate-") as folder:
         args.input = Path(folder, Path(args.artifact).name)
+        args.split = [args.split] if args.split else None
         registry.download(args.name, args.version, args.artifact, args.input)
         code = publish.run(args)
     if args.delete and code == 0:

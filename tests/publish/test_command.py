@@ -107,6 +107,8 @@ def test_a_dataset_moves_from_gitlab_and_is_deleted_only_once_the_hub_has_it(hub
     version = ("--name", "Sums", "--version", "0.1.0")
     runs = [gymdata("registry", "upload", *version, "--input", tmp_path / "train.jsonl", cwd=tmp_path)]
     move = ("registry", "migrate", *version, "--artifact", "train.jsonl", "math", "--repo-id", REPO, "--delete")
+    runs.append(gymdata(*move, "--input", tmp_path / "train.jsonl", "--confirm", "Sums", cwd=tmp_path))
+    assert runs[-1].returncode == 2 and "unrecognized arguments: --input" in runs[-1].stderr
     runs.append(gymdata(*move, "--create-pr", "--confirm", "Sums", cwd=tmp_path))
     assert runs[-1].returncode == 2 and "can still be closed" in runs[-1].stderr
     runs.append(gymdata(*move, "--confirm", "sums", cwd=tmp_path))
