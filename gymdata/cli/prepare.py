@@ -198,7 +198,14 @@ def load_environments(args: argparse.Namespace) -> list[Environment]:
 
 def tell_bundled(environments: list[Environment]) -> None:
     """Say which environments run on the rows that come with gymdata."""
-    names = [environment.name for environment in environments if environment.builtin and environment.datasets()]
+    from gymdata.environments import registry
+
+    bundled = registry.fixtures()
+    names = [
+        environment.name
+        for environment in environments
+        if environment.builtin and any(dataset.path.is_relative_to(bundled) for dataset in environment.datasets())
+    ]
     if names:
         print(f"{', '.join(names)}: using the small bundled rows; --download takes the public dataset", file=sys.stderr)
 

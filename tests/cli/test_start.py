@@ -110,3 +110,18 @@ def test_the_bundled_rows_are_prepared_without_a_write_to_where_they_are_install
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out/manifest.json").is_file()
     assert state(installed) == before
+
+
+def test_rows_of_ones_own_in_place_of_the_bundled_ones_are_not_called_bundled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.jsonl").write_bytes((registry.fixtures() / "math/train.jsonl").read_bytes())
+    (tmp_path / "own.yaml").write_text(
+        "math_with_judge_simple_agent:\n  responses_api_agents:\n    simple_agent:\n      datasets:\n"
+        "      - {name: train, type: train, jsonl_fpath: own.jsonl, license: Apache 2.0}\n"
+    )
+    assert main(["prepare", "math", "--encoding", "none"]) == 0
+    assert "small bundled rows" in capsys.readouterr().err
+    assert main(["prepare", "math", "--config", "own.yaml", "--encoding", "none", "--output-dir", "out"]) == 0
+    assert "small bundled rows" not in capsys.readouterr().err
