@@ -390,5 +390,6 @@ def _text(progress: Progress, wanted: Run) -> str:
     if given_up := progress.given_up + progress.final_failures:
         lines.append(f"{given_up:,} are not tried again (--max-attempts {wanted.max_attempts}, or they would fail again)")
     if there:
-        lines.append(f"next: gymdata rollouts profile {wanted.files.rollouts}")
+        what = "merge" if wanted.files.shards > 1 else "profile"
+        lines.append(f"next: gymdata rollouts {what} {wanted.files.output}")
     return "\n".join(lines)

@@ -23,7 +23,7 @@ class Line:
         self._thread: threading.Thread | None = None
 
     def start(self, progress: Progress) -> None:
-        before = f", {progress.before:,} of them there" if progress.before else ""
+        before = f", {progress.before:,} of them there," if progress.before else ""
         _say(f"{progress.total:,} rollouts{before} from {progress.model} to {self._output}\n")
         self._thread = threading.Thread(target=self._show, args=(progress,), daemon=True)
         self._thread.start()

@@ -110,7 +110,7 @@ def _notes(statistics: RewardStatistics) -> list[str]:
     notes = []
     overall = statistics.overall
     if overall.truncated:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in overall.truncation_reasons.items())
+        reasons = ", ".join(f"{count:,} by {reason}" for reason, count in overall.truncation_reasons.items())
         notes.append(f"{_percent(overall.truncation_rate)} of the responses are truncated ({reasons})")
     if overall.rollouts - overall.masked > overall.scored:
         notes.append(f"{overall.rollouts - overall.masked - overall.scored:,} rollouts have no reward and are in no estimate")

@@ -338,6 +338,7 @@ def test_shards_together_make_the_run(server: ModelServer, tmp_path: Path, capsy
     rows = sums(tmp_path / "sums.jsonl", 20)
     for shard in range(3):
         assert collect(server, rows, "--num-repeats", "2", "--shard", f"{shard}/3") == 0
+    assert f"next: gymdata rollouts merge {tmp_path / 'r.jsonl'}" in capsys.readouterr().out
     assert collect(server, rows, "--num-repeats", "2", "--shard", "0/2") == 0
     assert len(server.requests) == 40
     assert main(["rollouts", "merge", str(tmp_path / "r.jsonl")]) == 0

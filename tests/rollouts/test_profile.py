@@ -134,7 +134,9 @@ def test_truncation_turns_tools_and_tokens(tmp_path: Path) -> None:
         "usage": {"output_tokens": 40, "output_tokens_details": {"reasoning_tokens": 30}},
     }
     rows = [rollout(0, index, 1.0, response=response) for index, response in enumerate(({"output": output}, cut, None))]
-    overall = measured(tmp_path, rows).statistics.overall
+    statistics = measured(tmp_path, rows).statistics
+    overall = statistics.overall
+    assert "of the responses are truncated (1 by max_output_tokens)" in to_text(statistics)
     assert (overall.turns.count, overall.turns.max, overall.turns.min, overall.tool_calls.max) == (2, 3, 1, 2)
     assert (overall.truncated, overall.truncation_rate, overall.truncation_reasons) == (1, 0.5, {"max_output_tokens": 1})
     assert (overall.tokens["output_tokens"].mean, overall.tokens["reasoning_tokens"].mean) == (40, 30)
