@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="thoughts: <think> tags in the text, the field reasoning_content, or nothing",
     )
     parser.add_argument(
-        "--tokens", action="store_true", help="sft: the token ids, with labels on exactly those that were sampled"
+        "--tokens",
+        action="store_true",
+        help="sft, nemo-rl: the token ids that were sampled in place of texts; verifiers, atif: beside them",
     )
     parser.add_argument(
         "--threshold",
@@ -43,9 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="kto: the reward from which on an answer is good (default: 1)",
     )
     parser.add_argument(
-        "--margin", type=number(), default=0.0, metavar="R", help="dpo: by how much the rewards of a pair differ at least"
+        "--margin",
+        type=number(),
+        default=0.0,
+        metavar="R",
+        help="dpo, nemo-rl-preference: by how much the rewards of a pair differ at least",
     )
-    parser.add_argument("--max-pairs", type=whole(1), default=1, metavar="N", help="dpo: pairs of a task (default: 1)")
+    parser.add_argument(
+        "--max-pairs", type=whole(1), default=1, metavar="N", help="dpo, nemo-rl-preference: pairs of a task (default: 1)"
+    )
     parser.add_argument(
         "--max-model-len", type=whole(1), metavar="N", help="verl: the model's context, for each row's response budget"
     )

@@ -9,7 +9,7 @@ from gymdata.export.options import Options, Tally
 from gymdata.export.picking import identity, picked, said, sequence, template_kwargs
 from gymdata.export.source import Rollout
 
-DROPS = "log probabilities, what the verifier found, sampling parameters"
+DROPS = "log probabilities, what the verifier found, sampling parameters; with --tokens texts"
 
 IGNORED = -100
 """The label of a token that the loss leaves out."""
