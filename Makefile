@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 help: ## this list
 	@echo "make prepare ENV=math   then   make test"
 	@echo
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  \1|\2/' | awk -F'|' '{printf "%-12s%s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  \1|\2/' | awk '{name = $$0; sub(/[|].*/, "", name); sub(/^[^|]*[|]/, ""); printf "%-14s%s\n", name, $$0}'
 
 # The stamp is made last: an environment whose making was interrupted has none, and is made anew.
 $(READY): requirements.lock pyproject.toml

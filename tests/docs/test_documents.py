@@ -72,6 +72,12 @@ def test_commands_and_options_in_the_text_are_those_that_there_are(document: str
             assert [option for option in options if not re.search(rf"{option}\b", known)] == [], span
 
 
+def test_make_help_shows_each_command_to_the_end() -> None:
+    told = subprocess.run(["make", "help"], capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    targets = re.findall(r"^([a-z]+):.*## (.*)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert [(name, what) for name, what in targets if not re.search(rf"^  {name} +{re.escape(what)}$", told, re.MULTILINE)] == []
+
+
 def helped(*words: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "gymdata.cli.main", *words, "--help"], capture_output=True, text=True, cwd=ROOT, check=True
