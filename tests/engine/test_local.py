@@ -85,8 +85,9 @@ def test_an_interrupt_while_workers_are_being_started_ends_without_a_traceback(t
         "import os, pathlib, time\npathlib.Path('begun').touch()\nwhile not os.path.exists('go'): time.sleep(0.02)\n"
     )
     (tmp_path / "run.py").write_text(
-        "from gymdata.engine.local import ordered_map, share_imports\n"
+        "import signal; from gymdata.engine.local import ordered_map, share_imports\n"
         "if __name__ == '__main__':\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # who runs the tests may ignore it, as `nohup` and `&` do
         "    try:\n"
         "        share_imports('slow_import', now=True)\n"
         "        list(ordered_map(abs, range(4), 2))\n"
